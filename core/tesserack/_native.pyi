@@ -1272,6 +1272,7 @@ _LocalGroup: Any
 _Recording: Any
 _SocketGroup: Any
 _abi_version: Any
+_adam_rule: Any
 _add_generator_method: Any
 _backend_kernels: Any
 _backend_reason: Any
@@ -1377,6 +1378,7 @@ _set_overrides_disabled: Any
 _set_shown_package: Any
 _set_sparse: Any
 _set_warn_always: Any
+_sgd_rule: Any
 _sparse_parts: Any
 _start_device_profile: Any
 _start_kernel_profile: Any

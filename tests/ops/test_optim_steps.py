@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
 import pytest
 import tesserack as ts
+from tesserack import _native, ops
 
 RNG = np.random.default_rng(10)
 SHAPES = [(3, 4), (7,), (), (2, 0)]
@@ -155,3 +157,70 @@ def test_parameters_that_require_gradients_are_refused(device: Any) -> None:
     with ts.no_grad():
         ts.sgd_step_([leaf], [ts.ones(2, device=device)], [], 0.5, 0.0, 0.0, 0.0, False, False, True)
     assert leaf.tolist() == [0.5, 0.5]
+
+
+# --- kernels by hand against the rule that the core states ------------------------------------------------------------
+
+FLAGS = (False, True)
+
+
+def random_lists(count: int, device: Any, dtype: Any) -> list[list[ts.Tensor]]:
+    """Of some shapes: parameters, gradients, and states that are not negative."""
+    ts.manual_seed(5)
+    made = [[ts.randn(*shape, dtype=ts.float64) for shape in SHAPES] for _ in range(count)]
+    made[2:] = [[x.abs() for x in row] for row in made[2:]]
+    return [[x.to(device, dtype) for x in row] for row in made]
+
+
+def by_kernel_and_by_rule(kernel: Any, rule: str, lists: list[list[ts.Tensor]], numbers: tuple[float, ...]) -> None:
+    """The operator, whatever kernel computes it, and the rule's own program give the same."""
+    other = [[x.clone() for x in row] for row in lists]
+    kernel(*lists)
+    ops._optimizer_step_(rule, *other[:2], *other[2:], *[[]] * (5 - len(other)), *numbers)
+    tolerance = {ts.float64: 1e-13, ts.float32: 3e-6, ts.bfloat16: 2e-2}[lists[0][0].dtype]
+    for row, wanted in zip(lists, other, strict=True):
+        for x, y in zip(row, wanted, strict=True):
+            ts.testing.assert_close(x, y, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("dtype", [ts.float64, ts.float32, ts.bfloat16])
+@pytest.mark.parametrize(("momentum", "nesterov"), [(0.0, False), (0.9, False), (0.9, True)])
+def test_sgd_is_its_rule(device: Any, dtype: Any, momentum: float, nesterov: bool) -> None:
+    for first, maximize, decay in itertools.product(FLAGS, FLAGS, (0.0, 0.1)):
+        dampening = 0.0 if nesterov else 0.25
+        lists = random_lists(3 if momentum else 2, device, dtype)
+        by_kernel_and_by_rule(
+            lambda p, g, *b, rest=(0.1, momentum, dampening, decay, nesterov, maximize, first): ts.sgd_step_(
+                p, g, b[0] if b else [], *rest
+            ),
+            _native._sgd_rule(momentum != 0, nesterov, first, decay != 0),
+            lists,
+            (0.1, momentum, dampening, decay, float(maximize)),
+        )
+
+
+@pytest.mark.parametrize("dtype", [ts.float64, ts.float32, ts.bfloat16])
+@pytest.mark.parametrize("amsgrad", FLAGS)
+def test_adam_is_its_rule(device: Any, dtype: Any, amsgrad: bool) -> None:
+    for step, maximize, decay, decoupled in itertools.product((1, 9), FLAGS, (0.0, 0.1), FLAGS):
+        lists = random_lists(5 if amsgrad else 4, device, dtype)
+        by_kernel_and_by_rule(
+            lambda p, g, m, v, *top, rest=(step, 0.1, 0.9, 0.99, decay, 1e-3, amsgrad, maximize, decoupled): (
+                ts.adam_step_(p, g, m, v, top[0] if top else [], *rest)
+            ),
+            _native._adam_rule(amsgrad, decay != 0),
+            lists,
+            (step, 0.1, 0.9, 0.99, decay, 1e-3, float(maximize), float(decoupled)),
+        )
+
+
+def test_numbers_of_a_rule_are_computed_in_double(device: Any) -> None:
+    """Lines of numbers alone: 1 - beta**step of a beta near 1 would have no digit of float32."""
+    w, g = (ts.ones(3, device=device) for _ in range(2))
+    rule = "param grad,,beta step:rest=1 - pow(beta, step);param - grad * rest"
+    ops._optimizer_step_(rule, [w], [g], [], [], [], 1 - 1e-9, 1.0)
+    assert w.tolist() == [1.0] * 3
+    ops._optimizer_step_(rule, [w.zero_()], [g], [], [], [], 1 - 1e-9, 1.0)
+    np.testing.assert_allclose(w.cpu().numpy(), -1e-9, rtol=1e-6)
+    with pytest.raises(ValueError, match="sin of numbers alone is not known"):
+        ops._optimizer_step_("param grad,,a:b=sin(a);param - b * grad", [w], [g], [], [], [], 1.0)

@@ -14,6 +14,9 @@ RULED: list[tuple[str, dict[str, Any]]] = [
     ("ASGD", {"t0": 2, "lambd": 0.1}),
     ("Adadelta", {"weight_decay": 0.1}),
     ("Adagrad", {"lr_decay": 0.1}),
+    ("Adam", {}),
+    ("Adam", {"amsgrad": True, "weight_decay": 0.1, "maximize": True}),
+    ("AdamW", {"betas": (0.5, 0.9)}),
     ("Adamax", {"maximize": True}),
     ("NAdam", {"weight_decay": 0.1, "decoupled_weight_decay": True}),
     ("RAdam", {"betas": (0.5, 0.9)}),
@@ -21,6 +24,9 @@ RULED: list[tuple[str, dict[str, Any]]] = [
     ("RMSprop", {"centered": True, "momentum": 0.5}),
     ("RMSprop", {"momentum": 0.5, "weight_decay": 0.1}),
     ("Rprop", {"etas": (0.4, 1.3)}),
+    ("SGD", {"lr": 0.1, "weight_decay": 0.1}),
+    ("SGD", {"lr": 0.1, "momentum": 0.9, "dampening": 0.2, "maximize": True}),
+    ("SGD", {"lr": 0.1, "momentum": 0.9, "nesterov": True, "weight_decay": 0.1}),
 ]
 
 

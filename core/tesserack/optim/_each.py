@@ -175,20 +175,6 @@ def check_usual(group: Group) -> None:
     require(group.get("weight_decay", 0) >= 0, "weight_decay value", group.get("weight_decay"), "weight_decay >= 0")
 
 
-def moments(grad: Tensor, state: State, betas: tuple[float, float]) -> tuple[Tensor, Tensor]:
-    """The running mean of the gradient and of its square, updated."""
-    beta1, beta2 = betas
-    mean, square = state["exp_avg"], state["exp_avg_sq"]
-    mean.lerp_(grad, 1 - beta1)
-    square.mul_(beta2).addcmul_(grad, grad, value=1 - beta2)
-    return mean, square
-
-
 def zeros(param: Tensor) -> Tensor:
     """What states start from."""
     return ts.zeros_like(param, memory_format=ts.preserve_format)
-
-
-def kept(value: Tensor, group: Group) -> Tensor:
-    """``value`` as the gradient of a differentiable step may read it later: states are changed in place."""
-    return value.clone() if group.get("differentiable") else value

@@ -4,6 +4,7 @@ that generate theirs, the recorded step and the step by single operators follow.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -22,8 +23,9 @@ class Rule:
     """Lines ``name = expression`` over ``param``, ``grad``, the state and the numbers that are named.
 
     A line that assigns to ``param`` or to a state is what it becomes; any other names a part. A name stands for its
-    newest value. Every number is used. Expressions are those of pointwise operators: ``+ - * /``, comparisons,
-    ``sqrt``, ``abs``, ``sign``, ``max(a, b)``, ``min(a, b)`` and ``select(condition, a, b)``.
+    newest value. Expressions are those of pointwise operators: ``+ - * /``, comparisons, ``sqrt``, ``abs``, ``sign``,
+    ``max(a, b)``, ``min(a, b)`` and ``select(condition, a, b)``. Lines of numbers alone, which may have ``exp``,
+    ``expm1``, ``log`` and ``pow`` besides, are computed once a step, in double.
 
     >>> from tesserack.optim._rules import Rule
     >>> Rule("speed", "rate keep", "speed = keep * speed + grad; param = param - rate * speed").text
@@ -34,7 +36,6 @@ class Rule:
         self.states, self.numbers = tuple(states.split()), tuple(numbers.split())
         kept = ("param", *self.states)
         newest: dict[str, str] = {}
-        self._lines: list[tuple[str, CodeType]] = []
         written = []
         for line in filter(None, (part.strip() for part in re.split(r"[;\n]", lines))):
             name, expression = (part.strip() for part in line.split("=", 1))
@@ -42,20 +43,42 @@ class Rule:
             if name in kept:
                 newest[name] = f"{name}_"
             written.append(f"{newest.get(name, name)}={expression}")
-            self._lines.append((newest.get(name, name), compile(expression, f"<step of {name}>", "eval")))
-        self._results = [newest.get(name, name) for name in kept]
         variables = ",".join((f"param grad,{' '.join(self.states)}", " ".join(self.numbers)))
+        self._read(f"{variables}:{';'.join((*written, *(newest.get(name, name) for name in kept)))}")
+
+    @classmethod
+    def of(cls, text: str) -> Rule:
+        """The rule of a text that the native core states: SGD's and Adam's."""
+        made = cls.__new__(cls)
+        names, _, _ = text.partition(":")
+        _, states, numbers = names.split(",")
+        made.states, made.numbers = tuple(states.split()), tuple(numbers.split())
+        made._read(text)
+        return made
+
+    def _read(self, text: str) -> None:
         #: What the operator ``_optimizer_step_`` takes.
-        self.text = f"{variables}:{';'.join((*written, *self._results))}"
+        self.text = text
+        self._lines: list[tuple[str, CodeType]] = []
+        self._results: list[CodeType] = []
+        for line in text.partition(":")[2].split(";"):
+            name, sign, expression = line.partition("=") if re.match(r"\w+=[^=]", line) else ("", "", line)
+            code = compile(expression, f"<step of {name}>", "eval")
+            if sign:
+                self._lines.append((name, code))
+            else:
+                self._results.append(code)
 
     def step(self, param: Tensor, grad: Tensor, state: Mapping[str, Any], numbers: tuple[float, ...]) -> None:
         """The step of one parameter by single operators, which may be recorded: ``param`` and ``state`` change."""
         values: dict[str, Any] = {"param": param, "grad": grad, **dict(zip(self.numbers, numbers, strict=True))}
         values.update((name, state[name]) for name in self.states)
+        functions = {**_FUNCTIONS, "select": partial(_select, param)}
         for name, expression in self._lines:
-            values[name] = eval(expression, {**_FUNCTIONS, "select": partial(_select, param)}, values)
-        for target, name in zip((param, *(state[s] for s in self.states)), self._results, strict=True):
-            target.copy_(values[name])
+            values[name] = eval(expression, functions, values)
+        results = [eval(expression, functions, values) for expression in self._results]
+        for target, result in zip((param, *(state[s] for s in self.states)), results, strict=True):
+            target.copy_(result)
 
 
 def _extreme(name: str, bound: str) -> Callable[[Any, Any], Any]:
@@ -75,11 +98,18 @@ def _select(like: Tensor, condition: Any, a: Any, b: Any) -> Any:
     return ts.where(condition, *values)
 
 
+def _function(name: str) -> Callable[[Any], Any]:
+    return lambda a: getattr(a, name)() if isinstance(a, Tensor) else getattr(math, name)(a)
+
+
 _FUNCTIONS: dict[str, Any] = {
     "__builtins__": {},
-    "sqrt": lambda a: a.sqrt(),
+    **{name: _function(name) for name in ("sqrt", "exp", "expm1")},
+    "log": lambda a: a.log() if isinstance(a, Tensor) else math.log(a) if a else -math.inf,
+    "pow": lambda a, b: a**b,
     "abs": lambda a: a.abs(),
     "sign": lambda a: a.sign(),
+    "copy": lambda a: a.detach().clone(),
     "max": _extreme("maximum", "min"),
     "min": _extreme("minimum", "max"),
 }

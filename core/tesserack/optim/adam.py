@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any, cast
 
 import tesserack as ts
 from tesserack import Tensor, _native, ops
 from tesserack.optim._counts import count_steps, count_traced, counter, refuse_traced_counts, refuse_traced_start
-from tesserack.optim._each import as_reals, kept, moments, refuse_capturable
+from tesserack.optim._each import as_real, as_reals, refuse_capturable
+from tesserack.optim._rules import Rule
 from tesserack.optim.optimizer import Group, Optimizer, require, same_kind
 
 __all__ = ["Adam", "AdamW"]
@@ -136,18 +138,20 @@ class Adam(Optimizer):
 
     def _recorded(self, group: Group, param: Tensor, grad: Tensor, state: dict[str, Any], step: float) -> None:
         """The step by operations that autograd sees."""
-        grad = -grad if group["maximize"] else grad
-        rate, decay = float(group["lr"]), group["weight_decay"]
-        if decay and group.get("decoupled_weight_decay", False):
-            param.mul_(1 - rate * decay)
-        elif decay:
-            grad = grad.add(param, alpha=decay)
-        beta1, beta2 = group["betas"]
-        mean, square = moments(grad, state, group["betas"])
-        if group["amsgrad"]:
-            square = state["max_exp_avg_sq"] = ts.maximum(state["max_exp_avg_sq"], square)
-        scale = square.sqrt() / (1 - beta2**step) ** 0.5 + group["eps"]
-        param.addcdiv_(kept(mean, group), scale, value=-rate / (1 - beta1**step))
+        seen = {name: value for name, value in state.items() if name != "step"}
+        if param.is_complex():
+            param, grad = as_real(param), as_real(grad.resolve_conj())
+            seen = {name: as_real(value) for name, value in seen.items()}
+        beta1, beta2 = (float(beta) for beta in group["betas"])
+        decay = float(group["weight_decay"])
+        numbers = (step, float(group["lr"]), beta1, beta2, decay, float(group["eps"]))
+        flags = float(group["maximize"]), float(group.get("decoupled_weight_decay", False))
+        _rule(bool(group["amsgrad"]), decay != 0).step(param, grad, seen, (*numbers, *flags))
+
+
+@functools.cache
+def _rule(amsgrad: bool, decay: bool) -> Rule:
+    return Rule.of(_native._adam_rule(amsgrad, decay))
 
 
 class AdamW(Adam):

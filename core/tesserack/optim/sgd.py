@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any, cast
 
 import tesserack as ts
-from tesserack import Tensor
+from tesserack import Tensor, _native
 from tesserack.optim._counts import refuse_traced_start
-from tesserack.optim._each import as_reals
+from tesserack.optim._each import as_real, as_reals
+from tesserack.optim._rules import Rule
 from tesserack.optim.optimizer import Group, Optimizer, require, same_kind
 
 __all__ = ["SGD"]
@@ -102,15 +104,19 @@ class SGD(Optimizer):
 
     def _recorded(self, group: Group, param: Tensor, grad: Tensor) -> None:
         """The step by operations that autograd sees."""
-        grad = -grad if group["maximize"] else grad
-        if group["weight_decay"]:
-            grad = grad.add(param, alpha=group["weight_decay"])
-        if group["momentum"]:
-            state = self.state[param]
-            if "momentum_buffer" in state:
-                state["momentum_buffer"].mul_(group["momentum"]).add_(grad, alpha=1 - group["dampening"])
-            else:
-                state["momentum_buffer"] = grad.detach().clone()
-            buffer = state["momentum_buffer"]
-            grad = grad.add(buffer, alpha=group["momentum"]) if group["nesterov"] else buffer
-        param.add_(grad, alpha=-float(group["lr"]))
+        state = self.state[param]
+        first = bool(group["momentum"]) and "momentum_buffer" not in state
+        if first:
+            state["momentum_buffer"] = ts.zeros_like(param)
+        names = ("lr", "momentum", "dampening", "weight_decay", "maximize")
+        rule = _rule(bool(group["momentum"]), bool(group["nesterov"]), first, group["weight_decay"] != 0)
+        seen = {name: state[name] for name in rule.states}
+        if param.is_complex():
+            param, grad = as_real(param), as_real(grad.resolve_conj())
+            seen = {name: as_real(value) for name, value in seen.items()}
+        rule.step(param, grad, seen, tuple(float(group[name]) for name in names))
+
+
+@functools.cache
+def _rule(momentum: bool, nesterov: bool, first_step: bool, decay: bool) -> Rule:
+    return Rule.of(_native._sgd_rule(momentum, nesterov, first_step, decay))

@@ -7,7 +7,7 @@ from typing import Any
 
 from tesserack_kernelgen.dtypes import REAL
 
-__all__ = ["DIVISIONS", "EXP_PLAIN", "HELPERS", "constant", "program_text"]
+__all__ = ["DIVISIONS", "EXP_PLAIN", "HELPERS", "constant", "program_text", "real"]
 
 _BOTH = {
     "copy": "{a}",
@@ -205,6 +205,11 @@ HELPERS: dict[str, dict[str, str]] = {
     "i64": _integer_helpers("i64", "u64", 64),
     "u64": _integer_helpers("u64", "u64", 64),
 }
+
+
+def real(instruction: str, c: str, operands: Sequence[str]) -> str:
+    """One instruction of floating registers of C type ``c``."""
+    return _REAL[instruction].format(T=c, **dict(zip("abc", operands, strict=False)))
 
 
 def constant(value: float, c: str) -> str:

@@ -3,37 +3,16 @@
 #include "ops/common/arguments.h"
 #include "ops/common/check.h"
 #include "ops/common/declare.h"
-#include "ops/common/raw.h"
 #include "ops/optim/optim_lists.h"
-#include "runtime/backend.h"
-#include <cmath>
+#include "ops/optim/step_rule.h"
 
 namespace ts {
 namespace {
 
 using namespace optim;
 
-struct Sgd {
-  double lr, momentum, dampening, weight_decay;
-  bool nesterov, maximize, first_step;
-
-  void step(const Tensor& param, const Tensor& raw_grad, const Tensor& buffer) const {
-    DType wide = accumulate_type(param.dtype());
-    Tensor grad = raw_cast(raw_grad, wide), p = raw_cast(param, wide);
-    if (maximize) grad = ops::neg(grad);
-    if (weight_decay != 0) grad = ops::add(grad, ops::mul(p, weight_decay));
-    if (momentum != 0) {
-      Tensor moved =
-          first_step ? grad : ops::add(ops::mul(raw_cast(buffer, wide), momentum), ops::mul(grad, 1 - dampening));
-      raw_copy(buffer, moved);
-      grad = nesterov ? ops::add(grad, ops::mul(moved, momentum)) : moved;
-    }
-    raw_copy(param, ops::sub(p, ops::mul(grad, lr)));
-  }
-};
-
-void sgd_rule(TensorList params, TensorList grads, TensorList buffers, double, double momentum, double dampening,
-              double, bool nesterov, bool, bool) {
+void check_sgd(TensorList params, TensorList grads, TensorList buffers, double, double momentum, double dampening,
+               double, bool nesterov, bool, bool) {
   const char* op = "sgd_step_";
   check_params(op, params);
   check_state(op, "grads", params, grads);
@@ -49,40 +28,13 @@ void sgd_rule(TensorList params, TensorList grads, TensorList buffers, double, d
 
 void sgd_parts(TensorList params, TensorList grads, TensorList buffers, double lr, double momentum, double dampening,
                double weight_decay, bool nesterov, bool maximize, bool first_step) {
-  Sgd sgd{lr, momentum, dampening, weight_decay, nesterov, maximize, first_step};
-  for (size_t k = 0; k < params.size(); ++k) sgd.step(params[k], grads[k], momentum != 0 ? buffers[k] : Tensor());
+  const double numbers[] = {lr, momentum, dampening, weight_decay, maximize ? 1.0 : 0.0};
+  StepRule::of(sgd_rule(momentum != 0, nesterov, first_step, weight_decay != 0))
+      .step(params, grads, {&buffers, 1}, numbers);
 }
 
-struct Adam {
-  double step_count, lr, beta1, beta2, weight_decay, eps;
-  bool amsgrad, maximize, decoupled;
-
-  void step(const Tensor& param, const Tensor& raw_grad, const Tensor& mean, const Tensor& square,
-            const Tensor& top) const {
-    DType wide = accumulate_type(param.dtype());
-    Tensor grad = raw_cast(raw_grad, wide), p = raw_cast(param, wide), m = raw_cast(mean, wide),
-           v = raw_cast(square, wide);
-    if (maximize) grad = ops::neg(grad);
-    if (weight_decay != 0 && decoupled)
-      p = ops::mul(p, 1 - lr * weight_decay);
-    else if (weight_decay != 0)
-      grad = ops::add(grad, ops::mul(p, weight_decay));
-    m = ops::add(m, ops::mul(ops::sub(grad, m), 1 - beta1));
-    v = ops::add(ops::mul(v, beta2), ops::mul(ops::square(grad), 1 - beta2));
-    raw_copy(mean, m);
-    raw_copy(square, v);
-    if (amsgrad) {
-      v = ops::maximum(raw_cast(top, wide), v);
-      raw_copy(top, v);
-    }
-    double correction = 1 - std::pow(beta1, step_count), root = std::sqrt(1 - std::pow(beta2, step_count));
-    Tensor scale = ops::add(ops::div(ops::sqrt(v), root), eps);
-    raw_copy(param, ops::sub(p, ops::mul(ops::div(m, scale), lr / correction)));
-  }
-};
-
-void adam_rule(TensorList params, TensorList grads, TensorList means, TensorList squares, TensorList tops, int64_t step,
-               double, double, double, double, double, bool amsgrad, bool, bool) {
+void check_adam(TensorList params, TensorList grads, TensorList means, TensorList squares, TensorList tops,
+                int64_t step, double, double, double, double, double, bool amsgrad, bool, bool) {
   const char* op = "adam_step_";
   check_params(op, params);
   check_state(op, "grads", params, grads);
@@ -99,9 +51,10 @@ void adam_rule(TensorList params, TensorList grads, TensorList means, TensorList
 void adam_parts(TensorList params, TensorList grads, TensorList means, TensorList squares, TensorList tops,
                 int64_t step, double lr, double beta1, double beta2, double weight_decay, double eps, bool amsgrad,
                 bool maximize, bool decoupled) {
-  Adam adam{static_cast<double>(step), lr, beta1, beta2, weight_decay, eps, amsgrad, maximize, decoupled};
-  for (size_t k = 0; k < params.size(); ++k)
-    adam.step(params[k], grads[k], means[k], squares[k], amsgrad ? tops[k] : Tensor());
+  const double numbers[] = {static_cast<double>(step), lr, beta1, beta2, weight_decay, eps, maximize ? 1.0 : 0.0,
+                            decoupled ? 1.0 : 0.0};
+  const TensorList states[] = {means, squares, tops};
+  StepRule::of(adam_rule(amsgrad, weight_decay != 0)).step(params, grads, states, numbers);
 }
 
 // The count is read when the step is made: a graph of it is one of every step.
@@ -119,7 +72,7 @@ void adam_counted(TensorList params, TensorList grads, TensorList means, TensorL
 TS_OPERATORS(optim) {
   def("sgd_step_(Tensor(a!)[] params, Tensor[] grads, Tensor(b!)[] momentum_buffers, float lr, float momentum, float "
       "dampening, float weight_decay, bool nesterov, bool maximize, bool first_step) -> ()")
-      .rule<sgd_rule>()
+      .rule<check_sgd>()
       .kernel("sgd_step_", "params grads momentum_buffers: contiguous",
               "lr changes, momentum, dampening, weight_decay, nesterov, maximize, first_step")
       .decompose<sgd_parts, 0>()
@@ -130,7 +83,7 @@ TS_OPERATORS(optim) {
   def("adam_step_(Tensor(a!)[] params, Tensor[] grads, Tensor(b!)[] exp_avgs, Tensor(c!)[] exp_avg_sqs, Tensor(d!)[] "
       "max_exp_avg_sqs, int step, float lr, float beta1, float beta2, float weight_decay, float eps, bool amsgrad, "
       "bool maximize, bool decoupled) -> ()")
-      .rule<adam_rule>()
+      .rule<check_adam>()
       .kernel("adam_step_", "params grads exp_avgs exp_avg_sqs max_exp_avg_sqs: contiguous",
               "step changes, lr changes, beta1, beta2, weight_decay, eps, amsgrad, maximize, decoupled")
       .decompose<adam_parts, 0>()

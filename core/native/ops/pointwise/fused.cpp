@@ -29,7 +29,7 @@ std::unique_ptr<const pointwise::Program> compile(const char* variables, const s
     else
       known[std::string(text.substr(0, sign))] = parse_with(text.substr(sign + 1), names, known);
   }
-  return pointwise::compile(outputs, names);
+  return pointwise::compile(outputs, names, true);
 }
 
 } // namespace

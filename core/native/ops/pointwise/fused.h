@@ -16,7 +16,7 @@ public:
   Fused(const char* variables, std::initializer_list<const char*> lines) : variables_(variables), lines_(lines) {}
   Fused(const char* variables, std::vector<const char*> lines) : variables_(variables), lines_(std::move(lines)) {}
   // Computes all results; operands are of one size, undefined ones count as zero. `numbers` are the variables after
-  // them. Every variable is used.
+  // them.
   void run(std::span<const Tensor> outputs, std::span<const Tensor> inputs, std::span<const double> numbers = {}) const;
   void run(std::initializer_list<Tensor> outputs, std::initializer_list<Tensor> inputs) const {
     run({outputs.begin(), outputs.size()}, std::span<const Tensor>{inputs.begin(), inputs.size()});

@@ -10,6 +10,7 @@
 #include "extend/override.h"
 #include "ops/common/facts.h"
 #include "ops/common/promotion.h"
+#include "ops/optim/step_rule.h"
 #include "python/calls/operator_object.h"
 #include "python/devices/runtime_bindings.h"
 #include "python/tensor/tensor_object.h"
@@ -363,6 +364,9 @@ void define_operators(pb::module_& m) {
     return all;
   });
   m.def("_facts", facts_by_name);
+  m.def("_sgd_rule", optim::sgd_rule, pb::arg("momentum"), pb::arg("nesterov"), pb::arg("first_step"),
+        pb::arg("decay"));
+  m.def("_adam_rule", optim::adam_rule, pb::arg("amsgrad"), pb::arg("decay"));
   m.def("_install_operators", [] { return pb::reinterpret_steal<pb::object>(ts::py::install_operators().release()); });
   m.def("_kernel_table", kernel_table);
   m.def("_kernel_signature", [](const std::string& name) -> pb::object {

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
+from tesserack import _native
 from tesserack.backends import Launch, LaunchPlan
 
 from tesserack_kernelgen.call import Call
 from tesserack_kernelgen.dtypes import accumulator, name_of
+from tesserack_kernelgen.formula import Formula
 from tesserack_kernelgen.kernel import Kernel, Tensor
 from tesserack_kernelgen.templates._registry import template
 
@@ -57,74 +58,61 @@ def _group(call: Call, numbers: list[Sequence[int]], step: Any) -> Launch:
     return kernel.launch(body, (ends,), (group,))
 
 
+def _by_rule(call: Call, rule: str, lists: int, values: dict[str, Any]) -> LaunchPlan:
+    """The kernel of a step that the core states as lines; ``values`` of its numbers, or how they are passed."""
+    names, _, lines = rule.partition(":")
+    states = names.split(",")[1].split()
+    _, numbers, _ = _lists(call, lists)
+
+    def step(kernel: Kernel, c: str) -> Any:
+        formula = Formula(kernel, c, {name: v(kernel, c) if callable(v) else v for name, v in values.items()})
+        parts = [line.partition("=")[::2] for line in lines.split(";")]
+        of_tensors = {"param", "grad", *states}
+        before, inner, results = [], [], []
+        for name, expression in parts:
+            if not expression:  # a result
+                results.append(name)
+            elif formula.mentions(expression, of_tensors):
+                of_tensors.add(name)
+                inner.append((name, expression))
+            elif isinstance(value := formula.of(expression), str):
+                before.append(f"  const {c} {name} = {value};")
+                formula.names[name] = name
+            else:
+                formula.names[name] = value
+        formula.names.update({name: name for name in of_tensors})
+
+        def one(tensors: list[Tensor | None]) -> str:
+            p, g, *kept = [tensor for tensor in tensors if tensor]
+            loads = zip(("param", "grad", *states), (p, g, *kept), strict=True)
+            text = "".join(f"      const {c} {name} = {tensor.load('i', c)};\n" for name, tensor in loads)
+            text += "".join(f"      const {c} {name} = {formula.text(e)};\n" for name, e in inner)
+            stores = zip((p, *kept), results, strict=True)
+            return text + " ".join(f"      {tensor.store('i', formula.text(e), c)}" for tensor, e in stores)
+
+        return "\n".join(before), one
+
+    return _plan(call, numbers, step)
+
+
+def _param(k: int) -> Any:
+    """A number that changes from call to call."""
+    return lambda kernel, c: kernel.param(k, c)
+
+
 @template("sgd_step_")
 def sgd_step(call: Call) -> LaunchPlan:
     """As ``sgd_step_``: params, grads and momentum buffers in place."""
-    _, numbers, _ = _lists(call, 3)
     _, momentum, dampening, decay, nesterov, maximize, first = call.params[3:]
-
-    def step(kernel: Kernel, c: str) -> Any:
-        lr, keep = kernel.param(3, c), kernel.number(momentum, c)
-        rest, shrink = kernel.number(1 - dampening, c), kernel.number(decay, c)
-
-        def one(tensors: list[Tensor | None]) -> str:
-            p, g, buffer = tensors
-            assert p and g
-            text = f"      {c} p = {p.load('i', c)}, g = {'-' * bool(maximize)}{g.load('i', c)};\n"
-            if decay:
-                text += f"      g += {shrink} * p;\n"
-            if buffer:
-                moved = "g" if first else f"{keep} * {buffer.load('i', c)} + {rest} * g"
-                text += f"      const {c} m = {moved};\n      {buffer.store('i', 'm', c)}\n"
-                text += f"      g = {f'g + {keep} * m' if nesterov else 'm'};\n"
-            return text + f"      {p.store('i', f'p - {lr} * g', c)}"
-
-        return "", one
-
-    return _plan(call, numbers, step)
+    rule = _native._sgd_rule(momentum != 0, nesterov, first, decay != 0)
+    values = {"lr": _param(3), "momentum": momentum, "dampening": dampening, "weight_decay": decay}
+    return _by_rule(call, rule, 3, {**values, "maximize": float(maximize)})
 
 
 @template("adam_step_")
 def adam_step(call: Call) -> LaunchPlan:
     """As ``adam_step_``: params, grads, first and second moments and, for amsgrad, their maxima in place."""
-    _, numbers, _ = _lists(call, 5)
     _, _, beta1, beta2, decay, eps, amsgrad, maximize, decoupled = call.params[5:]
-
-    def step(kernel: Kernel, c: str) -> Any:
-        count, lr = kernel.param(5, c), kernel.param(6, c)
-        numbers_of = {
-            "b1": 1 - beta1,
-            "b2": beta2,
-            "c2": 1 - beta2,
-            "decay": decay,
-            "eps": eps,
-            "log1": math.log(beta1) if beta1 > 0 else -math.inf,
-            "log2": math.log(beta2) if beta2 > 0 else -math.inf,
-        }
-        names = {name: kernel.number(value, c) for name, value in numbers_of.items()}
-        # 1 - beta ** step, without the loss of digits while step is small
-        before = (
-            f"  const {c} rate = {lr} / -expm1({count} * {names['log1']});\n"
-            f"  const {c} root = sqrt(-expm1({count} * {names['log2']}));"
-        )
-
-        def one(tensors: list[Tensor | None]) -> str:
-            p, g, mean, square, top = tensors
-            assert p and g and mean and square
-            text = f"      {c} p = {p.load('i', c)}, g = {'-' * bool(maximize)}{g.load('i', c)};\n"
-            if decay and decoupled:
-                text += f"      p *= 1 - {lr} * {names['decay']};\n"
-            elif decay:
-                text += f"      g += {names['decay']} * p;\n"
-            text += f"      {c} m = {mean.load('i', c)}, v = {square.load('i', c)};\n"
-            text += f"      m += (g - m) * {names['b1']};\n      v = v * {names['b2']} + g * g * {names['c2']};\n"
-            text += f"      {mean.store('i', 'm', c)} {square.store('i', 'v', c)}\n"
-            if amsgrad:
-                assert top
-                text += f"      {c} w = {top.load('i', c)};\n      if (v < w) v = w;\n      {top.store('i', 'v', c)}\n"
-            moved = f"p - rate * m / (sqrt(v) / root + {names['eps']})"
-            return text + f"      {p.store('i', moved, c)}"
-
-        return before, one
-
-    return _plan(call, numbers, step)
+    values = {"step": _param(5), "lr": _param(6), "beta1": beta1, "beta2": beta2, "weight_decay": decay, "eps": eps}
+    values |= {"maximize": float(maximize), "decoupled": float(decoupled)}
+    return _by_rule(call, _native._adam_rule(amsgrad, decay != 0), 5, values)
