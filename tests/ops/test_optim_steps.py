@@ -167,7 +167,7 @@ FLAGS = (False, True)
 def random_lists(count: int, device: Any, dtype: Any) -> list[list[ts.Tensor]]:
     """Of some shapes: parameters, gradients, and states that are not negative."""
     ts.manual_seed(5)
-    made = [[ts.randn(*shape, dtype=ts.float64) for shape in SHAPES] for _ in range(count)]
+    made = [[ts.randn(shape, dtype=ts.float64) for shape in SHAPES] for _ in range(count)]
     made[2:] = [[x.abs() for x in row] for row in made[2:]]
     return [[x.to(device, dtype) for x in row] for row in made]
 

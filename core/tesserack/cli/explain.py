@@ -48,11 +48,16 @@ def run(arguments: argparse.Namespace) -> int:
 def _print_lowering(lowering: dict[str, Any], parts: list[str] | None, kernels: dict[str, Any], device: str) -> None:
     """The kernel with its operands and parameters where the card has it; what the operator is made of where not."""
     spec = lowering["kernel"]
+
+    def there(name: str) -> str:
+        return f"for {' '.join(kernels[name])}" if name in kernels else f"which {device} does not have"
+
     if lowering["code"]:
         print(f"  computed by code: {lowering['code']}")
+    for name in lowering["asks"]:
+        print(f"  which asks for kernel {name!r}, {there(name)}, and does without where there is none")
     if spec:
-        there = f"for {' '.join(kernels[spec['name']])}" if spec["name"] in kernels else f"which {device} does not have"
-        print(f"  kernel {spec['name']!r}, {there}")
+        print(f"  kernel {spec['name']!r}, {there(spec['name'])}")
         for kind in ("operands", "parameters"):
             for name, how in spec[kind]:
                 print(f"    {kind[:-1]} {how if kind == 'parameters' else f'{name}: {how}'}")

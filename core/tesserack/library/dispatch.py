@@ -246,6 +246,7 @@ def lowering(name: str) -> dict[str, Any]:
         name and how the kernel wants it), of the numbers of those parameters that are ``changing`` from call to call
         in what is otherwise the same call, and of how many ``results`` it fills; else None. ``decomposes``: whether it
         is made of other operators where a device has no such kernel. ``code``: why it is neither, else None.
+        ``asks``: kernels that its code, or that of its parts, asks for, and does without where a device has none.
 
     Raises:
         RuntimeError: if there is no such operator.
@@ -255,7 +256,9 @@ def lowering(name: str) -> dict[str, Any]:
     """
     for record in _native._operators():
         if record["name"] == name:
-            return {key: record[key] for key in ("kind", "kernel", "decomposes", "code")}
+            words = _native._facts().get(record["base"], "").split()
+            asks = [word.removeprefix("kernel:") for word in words if word.startswith("kernel:")]
+            return {**{key: record[key] for key in ("kind", "kernel", "decomposes", "code")}, "asks": asks}
     raise RuntimeError(f"dispatch: no operator named {name!r}")
 
 

@@ -23,7 +23,7 @@ bool known(std::string_view word) {
   constexpr std::string_view kWords[] = {"elementwise",      "zero",        "linear", "stored",
                                          "stored:complex32", "stored:none", "leaf",   "leaf:inplace"};
   constexpr std::string_view kAutocast = "autocast:";
-  if (word.starts_with("alias:")) return true;
+  if (word.starts_with("alias:") || word.starts_with("kernel:")) return true;
   if (!word.starts_with(kAutocast)) return std::ranges::find(kWords, word) != std::end(kWords);
   word.remove_prefix(kAutocast.size());
   size_t slash = word.find('/');

@@ -257,12 +257,14 @@ TS_OPERATORS(range) {
       })
       .doc("The upper triangles of matrices, zeros elsewhere; diagonal shifts the boundary up.");
   def("tril_indices(int row, int col, int offset=0, " OPTIONS ") -> Tensor")
+      .facts("kernel:triangle_indices")
       .rule<triangle_indices_rule<false>>()
       .computation<triangle_indices<false>>(kCode)
       .reads_host()
       .function_only()
       .doc("Row and column indices (2, n) of the lower triangle of a row by col matrix, in row-major order.");
   def("triu_indices(int row, int col, int offset=0, " OPTIONS ") -> Tensor")
+      .facts("kernel:triangle_indices")
       .rule<triangle_indices_rule<true>>()
       .computation<triangle_indices<true>>(kCode)
       .reads_host()

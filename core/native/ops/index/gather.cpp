@@ -133,6 +133,7 @@ TS_OPERATORS(gather) {
       .doc(
           "Elements of self taken along `dim` at index, whose shape the result has. IndexError outside the dimension.");
   def("index_select(Tensor self, int dim, Tensor index) -> Tensor")
+      .facts("kernel:index_select")
       .facts("stored")
       .rule<index_select_rule>()
       .computation<index_select>(kCode)

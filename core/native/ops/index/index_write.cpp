@@ -171,6 +171,7 @@ int64_t check_slices(const Tensor& self, int64_t dim, const Tensor& index, const
 
 TS_OPERATORS(index_write) {
   def("index_add(Tensor self, int dim, Tensor index, Tensor source, *, Scalar alpha=1) -> Tensor")
+      .facts("kernel:index_add_")
       .facts("stored:complex32")
       .rule<index_add_rule>()
       .computation<index_add>(kCode)

@@ -115,6 +115,7 @@ Tensor masked_scatter(const Tensor& self, const Tensor& mask, const Tensor& sour
 
 TS_OPERATORS(mask) {
   def("nonzero(Tensor self) -> Tensor")
+      .facts("kernel:nonzero")
       .facts("stored:complex32")
       .rule<nonzero_rule>()
       .make<nonzero>()

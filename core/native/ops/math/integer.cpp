@@ -84,6 +84,7 @@ std::vector<Tensor> unravel_index(const Tensor& indices, IntSpan shape) {
 
 TS_OPERATORS(integer) {
   def("gcd(Tensor self, Tensor other) -> Tensor")
+      .facts("kernel:gcd")
       .facts("elementwise")
       .rule<gcd_rule>()
       .computation<gcd>(kCode)

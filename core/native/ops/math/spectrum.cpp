@@ -52,6 +52,7 @@ void mirror(const Tensor& self, IntSpan given, bool conjugate) {
 
 TS_OPERATORS(spectrum) {
   def("_mirror_spectrum_(Tensor(a!) self, int[] dims, bool conjugate) -> Tensor(a!)")
+      .facts("kernel:mirror_spectrum")
       .rule<mirror_rule>()
       .computation<mirror, 0>(kCode)
       .not_differentiable()

@@ -150,6 +150,7 @@ TS_OPERATORS(attention) {
       .doc("scaled_dot_product_attention without dropout, by a backend's kernel for all of it.");
   def("scaled_dot_product_attention(Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None, float "
       "dropout_p=0.0, bool is_causal=False, *, float? scale=None, bool enable_gqa=False) -> Tensor")
+      .facts("kernel:scaled_dot_product_attention kernel:attention_blocks")
       .facts("autocast:lower")
       .body<attention>()
       .random()

@@ -103,6 +103,7 @@ TS_OPERATORS(dropout) {
       .hidden()
       .doc("self * scale where mask, else 0.");
   def("native_dropout(Tensor input, float p) -> (Tensor result, Tensor mask)")
+      .facts("kernel:native_dropout")
       .rule<native_dropout_rule>()
       .computation<native_dropout, 2>(kCode)
       .random()

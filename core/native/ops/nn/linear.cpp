@@ -154,6 +154,7 @@ Tensor bilinear(const Tensor& left, const Tensor& right, const Tensor& weight, c
 
 TS_OPERATORS(linear) {
   def("linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor")
+      .facts("kernel:linear")
       .facts("autocast:lower")
       .rule<linear_rule>()
       .computation<linear>(kCode)

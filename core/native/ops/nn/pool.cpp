@@ -306,6 +306,7 @@ TS_OPERATORS(pool) {
       .doc("Gradient of max_pool2d: grad added up at indices of each plane.");
   def("avg_pool2d(Tensor self, int[2] kernel_size, int[2]? stride=None, int[2] padding=0, bool ceil_mode=False, bool "
       "count_include_pad=True, int? divisor_override=None) -> Tensor")
+      .facts("kernel:avg_pool2d")
       .rule<avg_pool2d_rule>()
       .computation<avg_pool2d>(kCode)
       .gradient(avg_gradient)
@@ -316,6 +317,7 @@ TS_OPERATORS(pool) {
            "divisor_override replaces the count.");
   def("avg_pool2d_backward(Tensor grad, int[] input_size, int[2] kernel_size, int[2]? stride, int[2] padding, bool "
       "ceil_mode, bool count_include_pad, int? divisor_override) -> Tensor")
+      .facts("kernel:avg_pool2d_backward")
       .rule<avg_pool2d_backward_rule>()
       .computation<avg_pool2d_backward>(kCode)
       .gradient(avg_backward_gradient)

@@ -295,6 +295,7 @@ TS_OPERATORS(rnn_backward) {
       "Tensor w_ih, Tensor w_hh, Tensor? b_ih, Tensor? b_hh, Tensor? w_hr, Tensor output, Tensor gates, Tensor cells, "
       "Tensor hidden, int[] batch_sizes, bool reverse, int wanted) -> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, "
       "Tensor, Tensor)")
+      .facts("kernel:lstm_steps_backward")
       .rule<lstm_rule>()
       .computation<lstm_backward, 8>(kCode)
       .saves("grad grad_state grad_cell input hx cx w_ih w_hh b_ih b_hh w_hr output gates cells hidden")

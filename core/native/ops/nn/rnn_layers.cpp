@@ -216,6 +216,7 @@ TS_OPERATORS(rnn_layers) {
            "with.");
   def("_lstm_layer(Tensor input, Tensor hx, Tensor cx, Tensor w_ih, Tensor w_hh, Tensor? b_ih, Tensor? b_hh, Tensor? "
       "w_hr, int[] batch_sizes, bool reverse) -> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)")
+      .facts("kernel:lstm_steps")
       .rule<lstm_rule>()
       .computation<lstm_layer, 6>(kCode)
       .saves("input hx cx w_ih w_hh b_ih b_hh w_hr result0 result3 result4 result5")

@@ -258,6 +258,7 @@ Tensor isin_scalar_tensor(Scalar element, const Tensor& tests, bool unique, bool
 TS_OPERATORS(search) {
   def("searchsorted.Tensor(Tensor sorted_sequence, Tensor self, *, bool out_int32=False, bool right=False, str? "
       "side=None, Tensor? sorter=None) -> Tensor")
+      .facts("kernel:searchsorted")
       .rule<searchsorted_rule>()
       .computation<searchsorted>(kCode)
       .not_differentiable()
@@ -285,6 +286,7 @@ TS_OPERATORS(search) {
       .out(kSameDtype)
       .doc("The bucket of one number between one-dimensional sorted boundaries.");
   def("bincount(Tensor self, Tensor? weights=None, int minlength=0) -> Tensor")
+      .facts("kernel:count_integers")
       .rule<bincount_rule>()
       .make<bincount>()
       .not_differentiable()

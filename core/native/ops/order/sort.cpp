@@ -15,7 +15,7 @@ namespace {
 const char* const kCode = "sorts along the last dim of a geometry in which that is the dim asked for";
 
 using Pair = std::tuple<Tensor, Tensor>;
-const KernelId kSort("sort"), kTopk("topk"), kRank("rank_positions");
+const KernelId kSort("sort"), kTopk("topk");
 
 // With dim last. A 0-d tensor counts as one element of one dimension.
 Tensor dim_last(const Tensor& t, int64_t d) {
@@ -122,38 +122,40 @@ Tensor msort(const Tensor& self) { return ops::sort.multi<2>(self, 0)[0]; }
 constexpr int64_t kMiddle = -1, kMiddleOfNumbers = -2; // ranks that follow from the size, or from how many are NaN
 const Op rank_positions_op("_rank_positions");
 
-Tensor rank_positions_rule(const Tensor& self, int64_t dim, int64_t rank) {
+Tensor rank_positions_rule(const Tensor& self, int64_t rank) {
   const char* op = "_rank_positions";
   check_orderable(self, op);
-  int64_t d = wrap_dim(dim, self.ndim(), op);
-  TS_CHECK(self.ndim() > 0 && rank >= kMiddleOfNumbers && rank < self.sizes()[d], op,
-           ": expected a rank within dimension ", dim, " of sizes ", self.sizes(), ", got ", rank);
+  TS_CHECK(self.ndim() > 0 && rank >= kMiddleOfNumbers && rank < self.sizes().back(), op,
+           ": expected a rank within the last dimension of sizes ", self.sizes(), ", got ", rank);
   Dims sizes(self.sizes());
-  sizes[d] = 1;
+  sizes.back() = 1;
   return outline(sizes, DType::Int64, self.device());
 }
 
 // By a whole sort, where there is no kernel. NaN sorts last: with n of them the first is at size - n, and the rest's
 // middle at (size - n - 1) / 2.
-void sorted_rank_positions(const Tensor& out, const Tensor& self, int64_t d, int64_t rank) {
+Tensor rank_positions(const Tensor& self, int64_t rank) {
+  int64_t d = self.ndim() - 1, size = self.sizes()[d];
   auto [values, order] = ops::sort.multi<2>(self, d);
-  int64_t size = self.sizes()[d];
   if (rank >= 0 || !is_floating(self.dtype()))
-    return raw_copy(out, raw_narrow(order, d, rank >= 0 ? rank : (size - 1) / 2, 1));
+    return ops::narrow(order, d, rank >= 0 ? rank : (size - 1) / 2, int64_t{1});
   static const Op halve("_lower_middle");
   Tensor nans = ops::sum_dim(ops::isnan(self), IntSpan(&d, 1), true);
   Tensor rest = ops::sub(filled({}, Scalar(size), DType::Int64, self.device()), nans), middle = halve(rest);
   Tensor at = rank == kMiddleOfNumbers ? middle : ops::where(ops::gt(nans, Scalar(0)), rest, middle);
-  raw_copy(out, ops::gather(order, d, at));
+  return ops::gather(order, d, at);
 }
 
-void rank_positions(const Tensor& out, const Tensor& self, int64_t dim, int64_t rank) {
-  int64_t d = wrap_dim(dim, self.ndim(), "_rank_positions");
-  Tensor rows = raw_contiguous(dim_last(self, d)), to = dim_last(out, d);
-  Tensor found = to.is_contiguous() ? to : empty_tensor(to.sizes(), DType::Int64, out.device());
-  if (!Launch(kRank, self.device()).out(found).in(rows).param(rank).run())
-    return sorted_rank_positions(out, self, d, rank);
-  if (!found.is(to)) raw_copy(to, found);
+// Along any dim.
+Tensor positions_of_rank(const Tensor& self, int64_t d, int64_t rank) {
+  const int64_t last = self.ndim() - 1;
+  if (d == last) return rank_positions_op(self, rank);
+  Dims to_last(self.sizes().size()), back(to_last);
+  for (int64_t k = 0; k <= last; ++k) {
+    to_last[k] = k < d ? k : k == last ? d : k + 1;
+    back[to_last[k]] = k;
+  }
+  return ops::permute(rank_positions_op(ops::permute(self, to_last), rank), back);
 }
 
 // The elements themselves, differentiable, and their positions.
@@ -173,7 +175,7 @@ Pair kthvalue(const Tensor& self, int64_t k, int64_t dim, bool keepdim) {
     auto [value, position] = ops::sort.multi<2>(self, d);
     return {value, position};
   }
-  return picked(self, d, rank_positions_op(self, d, k - 1), keepdim);
+  return picked(self, d, positions_of_rank(self, d, k - 1), keepdim);
 }
 
 // The lower middle; NaN if there is any (or, ignoring them, the middle of the rest).
@@ -183,7 +185,7 @@ Pair median_dim(const Tensor& self, int64_t dim, bool keepdim, bool ignore_nan) 
   int64_t d = wrap_dim(dim, self.ndim(), op), size = self.ndim() ? self.sizes()[d] : 1;
   TS_CHECK_INDEX(size > 0, op, ": Expected reduction dim ", d, " to have non-zero size.");
   if (self.ndim() == 0) return {ops::clone(self), ops::zeros(IntSpan(), DType::Int64, self.device())};
-  return picked(self, d, rank_positions_op(self, d, ignore_nan ? kMiddleOfNumbers : kMiddle), keepdim);
+  return picked(self, d, positions_of_rank(self, d, ignore_nan ? kMiddleOfNumbers : kMiddle), keepdim);
 }
 
 template <bool ignore_nan> Pair median_along(const Tensor& self, int64_t dim, bool keepdim) {
@@ -229,6 +231,7 @@ TS_OPERATORS(sort) {
       .doc("Positions that sort self along `dim`; equal elements keep their order.");
   def("msort(Tensor self) -> Tensor").body<msort>().out(kSameDtype).doc("self sorted along its first dimension.");
   def("topk(Tensor self, int k, int dim=-1, bool largest=True, bool sorted=True) -> (Tensor values, Tensor indices)")
+      .facts("kernel:topk")
       .rule<topk_rule>()
       .computation<topk, 2>(kCode)
       .saves("result1")
@@ -264,12 +267,14 @@ TS_OPERATORS(sort) {
       .body<median_along<true>>()
       .out()
       .doc("The lower of the middle elements along `dim` that are not NaN, and where it came from.");
-  def("_rank_positions(Tensor self, int dim, int rank) -> Tensor")
+  def("_rank_positions(Tensor self, int rank) -> Tensor")
       .rule<rank_positions_rule>()
-      .computation<rank_positions>(kCode)
+      .kernel("rank_positions", "self: contiguous", "rank")
+      .decompose<rank_positions>()
       .not_differentiable()
       .hidden()
-      .doc("Where along `dim` the element of a rank is, counted from 0; of rank -1 the median, -2 that of numbers.");
+      .doc("Where along the last dim the element of a rank is, counted from 0; of rank -1 the median, -2 that of "
+           "numbers.");
   def("_lower_middle(Tensor self) -> Tensor")
       .pointwise("max(floordiv(self - 1, 2), 0)")
       .promote(Promote::Keep)

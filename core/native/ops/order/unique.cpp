@@ -180,6 +180,7 @@ void no_gradient(GradContext& c) {
 TS_OPERATORS(unique) {
   def("_unique2(Tensor self, bool sorted=True, bool return_inverse=False, bool return_counts=False) -> (Tensor, "
       "Tensor, Tensor)")
+      .facts("kernel:runs")
       .facts("stored:none")
       .rule<unique_flat_rule>()
       .make<unique_flat>()

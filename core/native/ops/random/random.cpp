@@ -195,6 +195,7 @@ TS_OPERATORS(random_factories) {
       .out()
       .doc("Integers drawn evenly from [low, high).");
   def("randperm(int n, " DRAW_OPTIONS ") -> Tensor")
+      .facts("kernel:random_order")
       .rule<randperm_rule>()
       .computation<randperm>(kCode)
       .function_only()

@@ -219,6 +219,7 @@ TS_OPERATORS(random_inplace) {
       .out(kApart | kAnyDtype)
       .doc("1 with probability p, else 0, in self's shape and dtype.");
   def("uniform_(Tensor(a!) self, float from=0.0, float to=1.0, *, Generator? generator=None) -> Tensor(a!)")
+      .facts("kernel:rand_fill")
       .facts("stored:complex32")
       .rule<uniform_rule>()
       .computation<uniform_, 0>(kCode)
@@ -226,6 +227,7 @@ TS_OPERATORS(random_inplace) {
       .method_only()
       .doc("Fills self with uniform numbers in [from, to).");
   def("normal_(Tensor(a!) self, float mean=0.0, float std=1.0, *, Generator? generator=None) -> Tensor(a!)")
+      .facts("kernel:randn_fill")
       .facts("stored:complex32")
       .rule<normal_rule>()
       .computation<normal_, 0>(kCode)
@@ -233,6 +235,7 @@ TS_OPERATORS(random_inplace) {
       .method_only()
       .doc("Fills self with normal numbers.");
   def("random_(Tensor(a!) self, *, Generator? generator=None) -> Tensor(a!)")
+      .facts("kernel:randint_fill")
       .rule<random_rule>()
       .computation<random_, 0>(kCode)
       .gradient(draws_gradient)

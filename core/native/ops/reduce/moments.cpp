@@ -233,6 +233,7 @@ TS_OPERATORS(moments) {
       .doc(kVarMean);
   def("var_mean.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> (Tensor, "
       "Tensor)")
+      .facts("kernel:var_mean")
       .rule<var_mean_rule>()
       .computation<var_mean, 2>(kCode)
       .saves("self")
@@ -247,6 +248,7 @@ TS_OPERATORS(moments) {
       .doc(kStdMean);
   def("std_mean.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> (Tensor, "
       "Tensor)")
+      .facts("kernel:std_mean")
       .body<std_mean>()
       .doc(kStdMean);
 }

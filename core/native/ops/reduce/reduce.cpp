@@ -251,6 +251,7 @@ TS_OPERATORS(reduce) {
       .out()
       .doc("Mean over the dims given (all for None).");
   def("prod(Tensor self, *, ScalarType? dtype=None) -> Tensor")
+      .facts("kernel:complex_product")
       .facts("autocast:float32")
       .rule<total_rule<TS_R_PROD>>()
       .computation<total<TS_R_PROD>>(kCode)

@@ -203,6 +203,7 @@ TS_OPERATORS(scan) {
       .out(kComputesInOut)
       .doc("Running sums along dim. Integers are summed as int64 unless dtype says otherwise.");
   def("cumprod(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor")
+      .facts("kernel:complex_running_product")
       .facts("autocast:-/float32")
       .rule<cumulate_rule<TS_R_PROD>>()
       .computation<cumulate<TS_R_PROD>>(kCode)

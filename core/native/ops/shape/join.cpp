@@ -219,6 +219,7 @@ TS_OPERATORS(join) {
       .out(kApart | kDtypeIsType)
       .doc("Same as cat.");
   def("stack(Tensor[] tensors, int dim=0) -> Tensor")
+      .facts("kernel:cat")
       .facts("stored autocast:widest")
       .rule<stack_rule>()
       .computation<stack>(kCode)
