@@ -89,7 +89,7 @@ _EARLIER = {
     "_wrapper_subclass": "_tensor.subclass",
     "compat.aten": "aten",
 }
-# Modules of PyTorch's that share a file of their family.
+# Modules of PyTorch's, and of earlier versions, that share a file of their family.
 _JOINED = {
     "distributions.chi2": "distributions.gamma",
     "distributions.continuous_bernoulli": "distributions.bernoulli",
@@ -114,6 +114,8 @@ _JOINED = {
     "distributions.relaxed_categorical": "distributions.categorical",
     "distributions.studentT": "distributions.gamma",
     "distributions.weibull": "distributions.exponential",
+    "nn.modules.linear_cross_entropy": "nn.modules.loss",
+    "nn.modules.loss_ctc": "nn.modules.loss",
 }
 HOMES = {f"tesserack.{name}": f"tesserack.{place}" for name, place in (_EARLIER | _JOINED | PUBLIC).items()}
 _SHOWN = {f"tesserack.{place}": f"tesserack.{name}" for name, place in PUBLIC.items()}
