@@ -29,7 +29,7 @@ set(rare_sources calls/named_results.cpp calls/parse_error.cpp devices/python_ba
                  devices/python_services.cpp errors.cpp shown_package.cpp tensor/dlpack.cpp)
 list(TRANSFORM rare_sources PREPEND ${PROJECT_SOURCE_DIR}/core/native/python/)
 set_source_files_properties(${rare_sources} PROPERTIES SKIP_PRECOMPILE_HEADERS ON
-                            COMPILE_OPTIONS "-Os;-Wno-maybe-uninitialized")
+                            COMPILE_OPTIONS "-Os;$<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>")
 add_library(_native_bound OBJECT ${bound_sources})
 set_target_properties(_native_bound PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 0)
 target_link_libraries(_native_bound PRIVATE pybind11::module tesserack)
