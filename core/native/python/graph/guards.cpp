@@ -310,8 +310,13 @@ bool is_of(Kind kind, PyObject* o, PyObject* key) {
 // What was read, as it was when this was made.
 class Guard {
 public:
-  // (kind, object) or ("entry", dict, key) each; `held`: tensors that no call must be given as arguments.
-  Guard(const pb::list& watched, const pb::list& held) {
+  // (kind, object) or ("entry", dict, key) each; `held`: tensors that no call must be given as arguments. `base`: what
+  // is watched besides; None.
+  Guard(const pb::list& watched, const pb::list& held, const pb::object& base) {
+    if (!base.is_none()) {
+      base_ = base.cast<const Guard*>();
+      base_object_ = PyRef::borrow(base.ptr());
+    }
     for (const pb::handle& item : watched) {
       TS_CHECK_TYPE(PyTuple_Check(item.ptr()) && PyTuple_GET_SIZE(item.ptr()) >= 2, "guard: expected (kind, object)");
       Watched made;
@@ -327,18 +332,19 @@ public:
   }
 
   bool holds(const std::vector<PyObject*>& tensors) const {
-    if (!complete_) return false;
+    if (!complete_ || (base_ && !base_->holds(tensors))) return false;
     for (PyObject* t : tensors)
       if (held_.contains(t)) return false;
     for (const Watched& w : watched_)
       if (!w.holds()) return false;
     return true;
   }
-  size_t size() const { return watched_.size(); }
-  bool complete() const { return complete_; }
+  size_t size() const { return watched_.size() + (base_ ? base_->size() : 0); }
+  bool complete() const { return complete_ && (!base_ || base_->complete()); }
 
   // For the garbage collector: what is held here often leads back to the compiled function.
   int traverse(visitproc visit, void* arg) const {
+    Py_VISIT(base_object_.get());
     for (const Watched& w : watched_) {
       Py_VISIT(w.object.get());
       Py_VISIT(w.key.get());
@@ -348,11 +354,15 @@ public:
   }
   void clear() {
     complete_ = false;
+    base_ = nullptr;
     std::vector<Watched> gone = std::exchange(watched_, {});
+    PyRef base = std::move(base_object_);
   }
 
 private:
   std::vector<Watched> watched_;
+  const Guard* base_ = nullptr; // of the object
+  PyRef base_object_;
   std::unordered_set<PyObject*> held_;
   bool complete_ = true;
 };
@@ -426,7 +436,8 @@ void define_guards(pb::module_& m) {
   m.def("_call_signature",
         [](const pb::tuple& args, const pb::dict& kwargs) { return pb::bytes(signature_of(args, kwargs)); });
   pb::class_<Guard, std::shared_ptr<Guard>>(m, "_Guard", pb::custom_type_setup(let_collect))
-      .def(pb::init<const pb::list&, const pb::list&>())
+      .def(pb::init<const pb::list&, const pb::list&, const pb::object&>(), pb::arg("watched"), pb::arg("held"),
+           pb::arg("base") = pb::none())
       .def("holds",
            [](const Guard& guard, const pb::list& tensors) {
              std::vector<PyObject*> list;

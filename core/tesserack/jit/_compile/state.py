@@ -18,7 +18,18 @@ from tesserack.jit._compile.errors import NotProved
 from tesserack.nn.modules.module import Module
 from tesserack.nn.parameter import Buffer, Parameter
 
-__all__ = ["ATOMS", "PLAIN", "TENSORS", "Tokens", "is_ours", "is_written", "modes", "quick_settings", "settings"]
+__all__ = [
+    "ATOMS",
+    "PLAIN",
+    "TENSORS",
+    "Tokens",
+    "is_ours",
+    "is_written",
+    "modes",
+    "once",
+    "quick_settings",
+    "settings",
+]
 
 # Classes of objects whose tokens they are themselves.
 ATOMS = frozenset((
@@ -26,6 +37,7 @@ ATOMS = frozenset((
     range, type(ts.strided), type(ts.contiguous_format), types.MethodDescriptorType, types.WrapperDescriptorType,
     types.GetSetDescriptorType, types.MemberDescriptorType, _native.Operator, _native.OperatorMethod,
 ))  # fmt: skip
+_SIMPLE = ATOMS - {types.BuiltinFunctionType}  # which is noted besides
 _ANNOTATIONS = (types.GenericAlias, types.UnionType)
 _CONTAINERS = frozenset((dict, OrderedDict, list, set))
 # Values that do not change, whoever holds them.
@@ -108,9 +120,12 @@ class Tokens:
         return self._compound(value)
 
     def split(self) -> Tokens:
-        """One that has made the same tokens, and goes on by itself."""
+        """One that has made the same tokens, and goes on by itself, with what it watches from then on."""
         made = Tokens()
-        made._open = dict(self._open)
+        for name in ("kept", "tensors", "modules", "classes", "builtins", "_open"):
+            setattr(made, name, dict(getattr(self, name)))
+        made.functions = {code: [*functions] for code, functions in self.functions.items()}
+        made.partials = self.partials
         return made
 
     def watch(self, kind: str, *what: Any) -> None:
@@ -226,7 +241,13 @@ class Tokens:
         else:
             self.watch("attributes", value)
         of = self.of
-        return tuple([(name, of(item)) for name, item in found.items() if name not in _PRIVATE])
+        return tuple(
+            [
+                (name, (kind, item) if (kind := type(item)) in _SIMPLE else of(item))
+                for name, item in found.items()
+                if name not in _PRIVATE
+            ]
+        )
 
     def _object(self, value: Any) -> Any:
         """A plain object of a class written in Python: its attributes."""
@@ -292,3 +313,8 @@ def quick_settings() -> tuple[Any, ...]:
     from tesserack.utils import settings
 
     return (*settings._state.values(), _autocast._state.cache, _autocast.entered_regions())
+
+
+def once(watched: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    """Each thing that is watched once."""
+    return [*{(what[0], id(what[1]), *what[2:]): what for what in watched}.values()]
