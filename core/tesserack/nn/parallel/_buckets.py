@@ -154,7 +154,9 @@ class Reducer:
         self.active = False  # a backward is to be reduced
         self._started = self._queued = False
         self._next = 0
+        self.iterations = 0  # begun
         self._unused: set[int] = set()
+        self._used: set[int] = set()  # got a gradient since the last reduction, by backwards that reduced none too
         self._ready: set[int] = set()
         self._fires: dict[int, int] = {}  # of the first iteration, where every one is alike
         self._counting: dict[int, int] = {}
@@ -168,6 +170,7 @@ class Reducer:
         if self.active and self._started:
             raise RuntimeError(self._unfinished())
         self.active, self._started, self._queued, self._next = True, False, False, 0
+        self.iterations += 1
         self._ready.clear()
         self._left = dict(self._fires)
         for bucket in self.buckets:
@@ -198,9 +201,10 @@ class Reducer:
         return left
 
     def _arrived(self, parameter: Tensor) -> None:
+        key = id(parameter)
+        self._used.add(key)
         if not self.active:
             return
-        key = id(parameter)
         if not self._queued:
             self._queued = self._started = True
             _native._queue_callback(self._finish)
@@ -239,7 +243,7 @@ class Reducer:
     def _fill(self, bucket: Bucket, k: int) -> None:
         parameter, view = bucket.parameters[k], bucket.views[k]
         with ts.no_grad():
-            if parameter.grad is None or id(parameter) in self._unused:
+            if parameter.grad is None:
                 view.zero_()
             elif parameter.grad is not view:
                 view.copy_(_grad_held(parameter))
@@ -271,6 +275,7 @@ class Reducer:
                 bucket.future.wait()
                 reduced = bucket.future.value() if hasattr(bucket.future, "value") else None
                 self._give(bucket, reduced, used)
+        self._used.clear()
         self.active = self._started = False
 
     def _give(self, bucket: Bucket, reduced: Any, used: set[int] | None) -> None:
@@ -285,7 +290,7 @@ class Reducer:
 
     def _used_anywhere(self) -> set[int]:
         keys = list(self._place)
-        here = ts.tensor([0 if key in self._unused else 1 for key in keys], dtype=ts.uint8)
+        here = ts.tensor([key in self._used for key in keys], dtype=ts.uint8)
         dist.all_reduce(here, dist.ReduceOp.MAX, self.group)
         return {key for key, flag in zip(keys, here.tolist(), strict=True) if flag}
 
@@ -296,7 +301,7 @@ class Reducer:
             self._reduce(at)
         used = None
         if self.find_unused:
-            self._unused = set(self._place)
+            self._used.clear()
             used = self._used_anywhere()
         with ts.no_grad():
             for bucket in self.buckets:

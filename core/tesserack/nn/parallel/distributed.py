@@ -242,6 +242,11 @@ class DistributedDataParallel(Module, Joinable):
         self.reducer.hook = lambda bucket: hook(state, bucket)
 
     def _set_static_graph(self) -> None:
+        if self.reducer.iterations and not self.static_graph:
+            raise RuntimeError(
+                "DistributedDataParallel: _set_static_graph() should be called before training loop starts; "
+                f"{self.reducer.iterations} iterations have begun"
+            )
         self.static_graph = self.reducer.static = True
 
     def _get_ddp_logging_data(self) -> dict[str, Any]:
