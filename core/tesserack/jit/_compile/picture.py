@@ -50,7 +50,9 @@ def _described(node: Node) -> tuple[str, str]:
     """The two lines in a node's box: what it does, and what it gives."""
     meta = node.meta.get("tensor_meta")
     gives = f"{str(meta.dtype).rpartition('.')[2]}{[*map(int, meta.shape)]}" if hasattr(meta, "shape") else ""
-    target = node.name if node.op in ("placeholder", "output") else str(node.target)
+    plain = node.op in ("placeholder", "output")
+    target = node.name if plain else getattr(node.target, "__qualname__", None) or str(node.target)
+    target = str(node.target) if hasattr(node.target, "overloadpacket") else target
     return target.removeprefix("aten.").removesuffix(".default"), gives
 
 
