@@ -25,6 +25,12 @@ def made(graph: _native._Graph) -> list[str]:
     return [name.removeprefix("_c10d_functional::") for name in names if name.startswith("_c10d_functional::")]
 
 
+def test_statistics_are_written_in_training() -> None:
+    where = {op["name"]: op["effects"]["writes_where"] for op in _native._operators()}
+    assert where["batch_norm"] == where["native_batch_norm"] == "training"
+    assert where["instance_norm"] == "use_input_stats" and where["add_"] is None
+
+
 def test_communicating_is_a_fact_of_the_schema(group: str) -> None:
     effects = {op["name"]: op["effects"]["communicates"] for op in _native._operators()}
     assert effects["_c10d_functional::all_reduce"] and effects["_c10d_functional::wait_tensor"]
