@@ -5,6 +5,7 @@
 // here may be equal all the same, as a float that was computed anew is: then the package compares values.
 #include "autograd/meta.h"
 #include "dispatch/operator.h"
+#include "extend/autocast.h"
 #include "python/calls/overrides.h"
 #include "python/common.h"
 #include "python/tensor/tensor_object.h"
@@ -139,8 +140,8 @@ struct Arguments {
 };
 
 // Modes and regions see a thread's calls in ways of their own: the package asks about these.
-constexpr KeySet kSpecial = key_bit(key::Python) | key_bit(key::Autocast) | key_bit(key::Batching) |
-                            key_bit(key::Tracer) | key_bit(key::Leaf) | key_bit(key::UserMode);
+constexpr KeySet kSpecial =
+    key_bit(key::Python) | key_bit(key::Batching) | key_bit(key::Tracer) | key_bit(key::Leaf) | key_bit(key::UserMode);
 
 // False for arguments that are not plain, or where the thread is in a special state.
 bool read_call(Arguments& found, PyObject* args, PyObject* kwargs) {
@@ -148,6 +149,7 @@ bool read_call(Arguments& found, PyObject* args, PyObject* kwargs) {
   if ((state.include & kSpecial) || ts::py::override_modes()) return false;
   put(found.key, state.include);
   put(found.key, state.exclude);
+  if (state.include & key_bit(key::Autocast)) describe_autocast(found.key);
   put(found.key, static_cast<uint8_t>(state.inference | state.anomaly << 1));
   put(found.key, default_dtype());
   put(found.key, default_device());

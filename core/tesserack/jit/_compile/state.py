@@ -285,16 +285,12 @@ def _has_slots(cls: type) -> bool:
 def modes() -> bool:
     """Whether something sees this thread's operators that a graph must not do in the place of Python's calls."""
     from tesserack._tensor.overrides import _modes
-    from tesserack.amp import _autocast
     from tesserack.aten.modes import stack
     from tesserack.nn.modules._hooks import GLOBAL
 
     if _modes or stack() or GLOBAL or _native._is_tracing():
         return True
-    if not callable(sys.getprofile() or callable):
-        return True  # one in C sees the thread's calls, and nothing could put it back
-    # A region keeps casts of parameters from one call to the next, and gradients meet in them, in half precision.
-    return any(_autocast._state.enabled.values()) and _autocast._state.cache and ts.is_grad_enabled()
+    return not callable(sys.getprofile() or callable)  # one in C sees calls, and nothing could put it back
 
 
 def settings() -> Iterator[Any]:
@@ -312,7 +308,7 @@ def quick_settings() -> tuple[Any, ...]:
     from tesserack.amp import _autocast
     from tesserack.utils import settings
 
-    return (*settings._state.values(), _autocast._state.cache, _autocast.entered_regions())
+    return (*settings._state.values(), _autocast._state.cache, _autocast._state.depth > 0, _autocast.entered_regions())
 
 
 def once(watched: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
