@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import copy
+import cProfile
 import gc
+import sys
+import threading
 import typing
+import warnings
 import weakref
 
 import pytest
@@ -407,6 +411,106 @@ def test_modules_go_when_nobody_needs_them():
         del net, compiled
         gc.collect()
         assert gone() is None
+
+
+def test_parameters_and_arguments_go_with_their_graph():
+    net = nn.Sequential(*[layer for _ in range(4) for layer in (nn.Linear(2, 2), nn.ReLU())])
+    compiled, x = ts.compile(net, fullgraph=True), ts.randn(3, 2)
+    for _ in range(4):
+        compiled(x)
+    gone = [weakref.ref(t) for t in (x, *net.parameters())]
+    del net, compiled, x
+    gc.collect()
+    assert not [t for t in gone if t() is not None]
+
+
+def test_threads_call_what_another_resets():
+    net = nn.Sequential(*[layer for _ in range(4) for layer in (nn.Linear(4, 4), nn.ReLU())])
+    given = [ts.randn(n, 4) for n in range(1, 7)]
+    with ts.no_grad():
+        expected = [net(x) for x in given]
+    compiled, wrong, over = ts.compile(net), [], threading.Event()
+
+    def call(first):
+        try:
+            with ts.no_grad():
+                for k in range(20):
+                    n = (first + k) % len(given)
+                    if not same(compiled(given[n]), expected[n]):
+                        wrong.append(n)
+        except Exception as error:
+            wrong.append(error)
+
+    def forget():
+        while not over.wait(0.01):
+            ts.compiler.reset()
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        callers = [threading.Thread(target=call, args=(k,)) for k in range(3)]
+        other = threading.Thread(target=forget)
+        for thread in (other, *callers):
+            thread.start()
+        for thread in callers:
+            thread.join()
+        over.set()
+        other.join()
+    finally:
+        sys.setswitchinterval(interval)
+    assert not wrong
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_casts_of_a_region_are_shared_by_calls_as_in_plain_python(kept):
+    net = nn.Sequential(*[layer for _ in range(3) for layer in (nn.Linear(4, 4), nn.LayerNorm(4), nn.GELU())])
+    twin, data = copy.deepcopy(net), [ts.randn(3, 4) for _ in range(3)]
+    compiled = ts.compile(net, fullgraph=True)
+    for first in range(4):
+        for run in (compiled, twin):
+            with ts.autocast("cpu", ts.bfloat16, cache_enabled=kept):
+                losses = [run(data[(first + k) % 3]).float().square().mean() for k in range(3)]
+            sum(losses).backward()
+            with ts.no_grad():
+                for p in run.parameters():
+                    p.sub_(0.1 * p.grad)
+        assert all(
+            same(p.grad, q.grad) and same(p, q) for p, q in zip(net.parameters(), twin.parameters(), strict=True)
+        )
+    assert compiled._compiled._count == 1
+    with ts.autocast("cpu", ts.float16):
+        assert same(compiled(data[0]), twin(data[0]))
+    assert compiled._compiled._count == 2
+
+
+def test_traces_follow_parameters_whose_cast_was_kept():
+    layer, x = nn.Linear(4, 4), ts.randn(3, 4)
+    with ts.autocast("cpu", ts.bfloat16):
+        layer(x)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            traced = ts.jit.trace(layer, (x,), check_trace=False)
+        with ts.no_grad():
+            layer.weight.mul_(2)
+        assert same(traced(x), layer(x))
+
+
+def test_profilers_in_c_stay_where_they_are():
+    compiled = ts.compile(chain)
+    profile = cProfile.Profile()
+    profile.enable()
+    try:
+        for _ in range(3):
+            assert same(compiled(X), chain(X))
+        if sys.version_info < (3, 12):
+            assert sys.getprofile() is profile
+    finally:
+        profile.disable()
+    assert same(compiled(X), chain(X)) and not compiled._compiled.reasons
+
+
+def chain(x):
+    return (((x * 2 + 1).relu() * x - 0.5).abs() + x) * 0.25 + x.sin()
 
 
 @pytest.mark.filterwarnings("ignore:.*deprecated")

@@ -190,6 +190,21 @@ def test_writes_reach_inputs_and_count() -> None:
         assert counted == (a._version - versions[0], b._version - versions[1])
 
 
+def test_what_is_written_before_an_error_has_another_version() -> None:
+    def program(x, places):
+        x.mul_(2)
+        return [ts.index_select(x, 0, places) + 1, ts.nonzero(x), x[places]]
+
+    runner = planned(program, ts.randn(5), ts.tensor([0, 1]))
+    for _ in range(2):
+        run(runner, ts.randn(5), ts.tensor([0, 1]))
+    x = ts.ones(5)
+    before = x._version
+    with pytest.raises(IndexError):
+        run(runner, x, ts.tensor([0, 9]))
+    assert x.tolist() == [2.0] * 5 and x._version > before
+
+
 def test_inputs_that_share_memory_are_no_others() -> None:
     def program(x, y):
         x.add_(1)

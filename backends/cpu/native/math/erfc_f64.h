@@ -47,10 +47,9 @@ TS_INLINE double erfc_f64(double x) {
   return x < 0.0 ? 2.0 - tail : tail;
 }
 
-// Below 1 in magnitude x + x q(x^2), q an interpolation of erf(x) / x - 1 at Chebyshev's points to 2^-56; 1 - erfc
-// above.
-TS_INLINE double erf_f64(double x) {
-  const double a = __builtin_fabs(x), z = a < 1.0 ? x * x : 1.0;
+// Below 1 in magnitude x + x q(x^2), q an interpolation of erf(x) / x - 1 at Chebyshev's points to 2^-56.
+TS_INLINE double erf_near_f64(double x) {
+  const double z = x * x;
   double q = -0x1.29b9f1b3df556p-38;
   q = fused(q, z, 0x1.7f072188e194dp-34);
   q = fused(q, z, -0x1.4e607b41a6416p-30);
@@ -65,8 +64,12 @@ TS_INLINE double erf_f64(double x) {
   q = fused(q, z, 0x1.ce2f21a042bdep-4);
   q = fused(q, z, -0x1.812746b0379e7p-2);
   q = fused(q, z, 0x1.06eba8214db69p-3);
-  const double near = fused(x, q, x), far = __builtin_copysign(1.0 - erfc_f64(a), x);
-  return a < 1.0 ? near : far;
+  return fused(x, q, x);
+}
+TS_INLINE double erf_far_f64(double x) { return __builtin_copysign(1.0 - erfc_f64(__builtin_fabs(x)), x); }
+TS_INLINE double erf_f64(double x) {
+  const double near = erf_near_f64(x), far = erf_far_f64(x);
+  return __builtin_fabs(x) < 1.0 ? near : far;
 }
 
 } // namespace TESSERACK_VARIANT

@@ -6,6 +6,7 @@
 #include "math/quotient_f64.h"
 #include "math/trig_f64.h"
 #include "ops_float.h"
+#include "split_loop.h"
 
 namespace tesserack::cpu {
 inline namespace TESSERACK_VARIANT {
@@ -26,12 +27,20 @@ template <auto Fast, auto Slow> constexpr void set_division(OpTable<double>& t, 
 }
 #endif
 
-// The same with what lies next to 1.
+// A tile with anything next to 1 goes through the C library.
 int erfinv_loop(double* out, const double* a, const double*, const double*, int64_t n) {
+  constexpr double kLeast = 2.8e-11; // of 1 - |x|: as far as the quotients reach
   int beyond = 0;
-  for (int64_t i = 0; i < n; ++i) beyond |= !((1.0 - a[i]) * (1.0 + a[i]) > kErfinvLimitF64);
-  if (beyond == 0) return unary_loop<double, [](double x) { return erfinv_f64(x); }>(out, a, nullptr, nullptr, n);
-  for (int64_t i = 0; i < n; ++i) out[i] = erfinv(a[i]);
+  for (int64_t i = 0; i < n; ++i) beyond |= !(1.0 - std::fabs(a[i]) > kLeast);
+  if (beyond != 0)
+    for (int64_t i = 0; i < n; ++i) out[i] = erfinv(a[i]);
+  else
+    split_loop<[](double x) { return erfinv_near_f64(x); }, [](double x) { return erfinv_far_f64(x); }>(out, a, n,
+                                                                                                        kErfinvNear);
+  return 0;
+}
+int erf_loop(double* out, const double* a, const double*, const double*, int64_t n) {
+  split_loop<[](double x) { return erf_near_f64(x); }, [](double x) { return erf_far_f64(x); }>(out, a, n, 1.0);
   return 0;
 }
 
@@ -73,7 +82,7 @@ constexpr OpTable<double> make_table() {
   set_unary<double, [](double a) { return atanh_f64(a); }>(t, TS_I_ATANH);
   t.fn[TS_I_ERFINV][0] = &erfinv_loop;
   set_unary<double, [](double a) { return sigmoid_f64(a); }>(t, TS_I_SIGMOID);
-  set_unary<double, [](double a) { return erf_f64(a); }>(t, TS_I_ERF);
+  t.fn[TS_I_ERF][0] = &erf_loop;
   set_unary<double, [](double a) { return erfc_f64(a); }>(t, TS_I_ERFC);
   // Large and called thrice: the compiler would leave it a function, and the loops without vectors.
   set_binary < double, [](double a, double b) __attribute__((always_inline)) { return pow_f64(a, b); }

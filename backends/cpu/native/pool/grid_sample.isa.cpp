@@ -21,43 +21,23 @@ constexpr int64_t kBlock = 256;
 enum Mode { kLinear = 0, kNearest = 1, kCubic = 2 };
 enum Padding { kZeros = 0, kBorder = 1, kReflection = 2 };
 
-// A coordinate and its derivative by the one it was made from.
-template <class A> struct Place { A at, slope; };
-
-template <class A> Place<A> reflected(A x, A twice_low, A twice_high) {
-  if (twice_low == twice_high) return {0, 0};
-  const A low = twice_low / 2, span = (twice_high - twice_low) / 2, sign = x < low ? A{-1} : A{1};
-  const A away = std::abs(x - low), rest = std::fmod(away, span);
-  const bool even = std::fmod(std::floor(away / span), A{2}) == 0;
-  return even ? Place<A>{rest + low, sign} : Place<A>{span - rest + low, -sign};
-}
-
-// Where the padding sees a coordinate; borders count as outside for the derivative.
-template <class A> Place<A> padded(A x, int64_t size, int64_t padding, bool align) {
-  Place<A> place{x, 1};
-  if (padding == kZeros) return place;
-  if (padding == kReflection)
-    place =
-        align ? reflected<A>(x, 0, static_cast<A>(2 * (size - 1))) : reflected<A>(x, -1, static_cast<A>(2 * size - 1));
-  const A last = static_cast<A>(size - 1);
-  if (!(place.at > 0)) return {0, 0};
-  if (place.at >= last) return {last, 0};
-  return place;
-}
-
-// Whole numbers of coordinates that have none, far outside.
-template <class A> int64_t whole(A x) { return std::abs(x) < A{1e9} ? static_cast<int64_t>(x) : int64_t{-100}; }
-
 // Keys' kernel with a = -0.75: the weights of four neighbours, and their derivatives by the place t after the second.
-template <class A> void cubic(A t, std::array<A, 4>& w, std::array<A, 4>& d) {
+template <class A> using Lines = std::array<std::array<A, kBlock>, 4>;
+template <class A>
+__attribute__((noinline)) void cubic(const A* __restrict t, Lines<A>& weights, Lines<A>& slopes, int64_t count) {
   constexpr A a = A{-0.75};
-  const A far0 = t + 1, near0 = t, near1 = 1 - t, far1 = 2 - t;
   const auto far = [](A x) { return ((a * x - 5 * a) * x + 8 * a) * x - 4 * a; };
   const auto near = [](A x) { return ((a + 2) * x - (a + 3)) * x * x + 1; };
   const auto far_slope = [](A x) { return (3 * a * x - 10 * a) * x + 8 * a; };
   const auto near_slope = [](A x) { return (3 * (a + 2) * x - 2 * (a + 3)) * x; };
-  w = {far(far0), near(near0), near(near1), far(far1)};
-  d = {far_slope(far0), near_slope(near0), -near_slope(near1), -far_slope(far1)};
+  A* const __restrict w = weights[0].data();
+  A* const __restrict d = slopes[0].data();
+  for (int64_t p = 0; p < count; ++p) {
+    const A x = t[p];
+    w[p] = far(x + 1), w[kBlock + p] = near(x), w[2 * kBlock + p] = near(1 - x), w[3 * kBlock + p] = far(2 - x);
+    d[p] = far_slope(x + 1), d[kBlock + p] = near_slope(x);
+    d[2 * kBlock + p] = -near_slope(1 - x), d[3 * kBlock + p] = -far_slope(2 - x);
+  }
 }
 
 // The geometry of a call: sizes of the input's spatial dims, first to last, and how many places each image has.
@@ -99,6 +79,38 @@ template <class A> struct Taps {
   size_t at(int tap, int64_t p) const { return static_cast<size_t>(tap * kBlock + p); }
 };
 
+// Coordinates held within the borders, which count as outside for the derivative; without a branch. A function of its
+// own, as those below: else the compiler finds no vectors.
+template <class A>
+__attribute__((noinline)) void hold(A* __restrict at, A* __restrict slope, int64_t count, int64_t size) {
+  const A last = static_cast<A>(size - 1);
+  for (int64_t p = 0; p < count; ++p) {
+    const A x = at[p], low = x > 0 ? x : A{0};
+    slope[p] = (x > 0) & (x < last) ? slope[p] : A{0};
+    at[p] = low >= last ? last : low;
+  }
+}
+
+// The same of reflections, without a branch and without the library's remainder: exact where the quotient is small,
+// and a coordinate that is far outside is anywhere between the borders.
+template <class A>
+__attribute__((noinline)) void reflect(A* __restrict at, A* __restrict slope, int64_t count, int64_t size, bool align) {
+  const A low = align ? A{0} : A{-0.5}, span = static_cast<A>(align ? size - 1 : size), last = static_cast<A>(size - 1);
+  if (span == 0) {
+    std::fill_n(at, count, A{0}), std::fill_n(slope, count, A{0});
+    return;
+  }
+  for (int64_t p = 0; p < count; ++p) {
+    const A away = std::abs(at[p] - low), turns = std::floor(away / span);
+    const A passed = away - turns * span, rest = passed < 0 ? A{0} : passed > span ? span : passed;
+    const bool odd = std::floor(turns * A{0.5}) * A{2} != turns;
+    const A x = (odd ? span - rest : rest) + low, sign = (at[p] < low) != odd ? A{-1} : A{1};
+    const bool inside = (x > 0) & (x < last);
+    at[p] = !(x > 0) ? A{0} : x >= last ? last : x;
+    slope[p] = inside ? slope[p] * sign : A{0};
+  }
+}
+
 // Coordinates of a block of places among elements, last dim first as in the grid, and their derivatives.
 template <class A> struct Located { std::array<std::array<A, kBlock>, 3> at, slope; };
 
@@ -114,21 +126,10 @@ template <class T, class A> void locate(Located<A>& found, const Shape& s, const
       slope[p] = scale;
     }
     if (s.padding == kZeros || s.mode == kCubic) continue; // cubic pads each of its elements
-    if (s.padding == kBorder) {                            // as padded() has it, without a branch
-      const A last = static_cast<A>(size - 1);
-      for (int64_t p = 0; p < count; ++p) {
-        const A x = at[p], low = x > 0 ? x : A{0};
-        const bool inside = (x > 0) & (x < last);
-        at[p] = low >= last ? last : low;
-        slope[p] = inside ? slope[p] : A{0};
-      }
-      continue;
-    }
-    for (int64_t p = 0; p < count; ++p) {
-      const Place<A> place = padded<A>(at[p], size, s.padding, s.align);
-      at[p] = place.at;
-      slope[p] *= place.slope;
-    }
+    if (s.padding == kBorder)
+      hold(at, slope, count, size);
+    else
+      reflect(at, slope, count, size, s.align);
   }
 }
 
@@ -206,32 +207,52 @@ template <int Dims, class A> void set_nearest(Taps<A>& taps, const Shape& s, con
   for (size_t d = 0; taps.with_slopes && d < Dims; ++d) std::fill_n(taps.slope[d].data(), count, A{0});
 }
 
-template <class A> void set_cubic(Taps<A>& taps, const Shape& s, const Located<A>& where, int64_t count) {
-  std::array<std::array<A, 4>, 2> weights, slopes;
-  std::array<std::array<int64_t, 4>, 2> at;
+// The elements that coordinates name, -1 for those outside and for what is no number.
+template <class A>
+__attribute__((noinline)) void name_elements(const A* __restrict at, int32_t* __restrict number, int64_t count,
+                                             int32_t size) {
+  const A end = static_cast<A>(size);
   for (int64_t p = 0; p < count; ++p) {
-    const size_t q = static_cast<size_t>(p);
-    for (size_t d = 0; d < 2; ++d) {
-      const int64_t size = s.size[1 - d];
-      const A floor = std::floor(where.at[d][q]);
-      cubic<A>(where.at[d][q] - floor, weights[d], slopes[d]);
-      for (size_t k = 0; k < 4; ++k) {
-        const A x = floor + static_cast<A>(static_cast<int64_t>(k) - 1);
-        const int64_t place = whole(std::nearbyint(padded<A>(x, size, s.padding, s.align).at));
-        at[d][k] = place >= 0 && place < size ? place : -1;
+    const A x = std::nearbyint(at[p]);
+    number[p] = static_cast<int32_t>((x >= A{0}) & (x < end) ? x : A{-1});
+  }
+}
+
+template <class A> void set_cubic(Taps<A>& taps, const Shape& s, const Located<A>& where, int64_t count) {
+  std::array<Lines<A>, 2> weights, slopes;
+  std::array<Lines<int32_t>, 2> numbers;
+  alignas(64) std::array<A, kBlock> share, line, unused{};
+  for (size_t d = 0; d < 2; ++d) {
+    const int64_t size = s.size[1 - d];
+    const A* const at = where.at[d].data();
+    for (int64_t p = 0; p < count; ++p) share[static_cast<size_t>(p)] = at[p] - std::floor(at[p]);
+    cubic<A>(share.data(), weights[d], slopes[d], count);
+    for (size_t k = 0; k < 4; ++k) {
+      const A offset = static_cast<A>(static_cast<int64_t>(k) - 1);
+      for (int64_t p = 0; p < count; ++p) line[static_cast<size_t>(p)] = std::floor(at[p]) + offset;
+      if (s.padding == kBorder) hold(line.data(), unused.data(), count, size);
+      if (s.padding == kReflection) reflect(line.data(), unused.data(), count, size, s.align);
+      name_elements(line.data(), numbers[d][k].data(), count, static_cast<int32_t>(size));
+    }
+  }
+  const int32_t width = static_cast<int32_t>(s.size[1]);
+  for (size_t j = 0; j < 4; ++j)
+    for (size_t i = 0; i < 4; ++i) {
+      const size_t to = taps.at(static_cast<int>(4 * j + i), 0);
+      const int32_t* __restrict row = numbers[1][j].data(), * __restrict column = numbers[0][i].data();
+      const A* __restrict wy = weights[1][j].data(), * __restrict wx = weights[0][i].data();
+      int32_t* __restrict index = taps.index.data() + to;
+      A* __restrict weight = taps.weight.data() + to;
+      for (int64_t p = 0; p < count; ++p) {
+        index[p] = (row[p] | column[p]) >= 0 ? row[p] * width + column[p] : -1;
+        weight[p] = wx[p] * wy[p];
+      }
+      if (!taps.with_slopes) continue;
+      for (size_t p = 0; p < static_cast<size_t>(count); ++p) {
+        taps.slope[0][to + p] = slopes[0][i][p] * wy[p] * where.slope[0][p];
+        taps.slope[1][to + p] = wx[p] * slopes[1][j][p] * where.slope[1][p];
       }
     }
-    for (size_t j = 0; j < 4; ++j)
-      for (size_t i = 0; i < 4; ++i) {
-        const size_t to = taps.at(static_cast<int>(4 * j + i), p);
-        const bool inside = at[0][i] >= 0 && at[1][j] >= 0;
-        taps.index[to] = inside ? static_cast<int32_t>(at[1][j] * s.size[1] + at[0][i]) : -1;
-        taps.weight[to] = weights[0][i] * weights[1][j];
-        if (!taps.with_slopes) continue;
-        taps.slope[0][to] = slopes[0][i] * weights[1][j] * where.slope[0][q];
-        taps.slope[1][to] = weights[0][i] * slopes[1][j] * where.slope[1][q];
-      }
-  }
 }
 
 template <class T, class A> void fill_taps(Taps<A>& taps, const Shape& s, const T* grid, int64_t count) {
@@ -249,7 +270,7 @@ template <class T, class A> void fill_taps(Taps<A>& taps, const Shape& s, const 
 
 #if defined(__AVX2__)
 #define TESSERACK_CPU_GATHERED_TAPS 1
-// Of float32 by the processor's own gather, which compilers avoid.
+// By the processor's own gather, which compilers avoid.
 template <int N>
 void gather_taps(float* __restrict sums, const int32_t* index, const float* weight, const float* plane, int64_t count) {
   constexpr int64_t lanes = kVectorBytes / 4;
@@ -277,6 +298,34 @@ void gather_taps(float* __restrict sums, const int32_t* index, const float* weig
 #endif
   }
 }
+template <int N>
+void gather_taps(double* __restrict sums, const int32_t* index, const double* weight, const double* plane,
+                 int64_t count) {
+  constexpr int64_t lanes = kVectorBytes / 8;
+  for (int64_t p = 0; p < count; p += lanes) {
+#if defined(__AVX512F__)
+    __m512d sum = _mm512_loadu_pd(sums + p);
+    for (int tap = 0; tap < N; ++tap) {
+      const __m256i at = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(index + tap * kBlock + p));
+      const __mmask8 inside = _mm256_cmpge_epi32_mask(at, _mm256_setzero_si256());
+      const __m512d value = _mm512_mask_i32gather_pd(_mm512_setzero_pd(), inside, at, plane, 8);
+      const __m512d scaled = _mm512_maskz_mul_pd(inside, _mm512_loadu_pd(weight + tap * kBlock + p), value);
+      sum = _mm512_add_pd(sum, scaled);
+    }
+    _mm512_storeu_pd(sums + p, sum);
+#else
+    __m256d sum = _mm256_loadu_pd(sums + p);
+    for (int tap = 0; tap < N; ++tap) {
+      const __m128i at = _mm_loadu_si128(reinterpret_cast<const __m128i*>(index + tap * kBlock + p));
+      const __m256d inside = _mm256_castsi256_pd(_mm256_cvtepi32_epi64(_mm_cmpgt_epi32(at, _mm_set1_epi32(-1))));
+      const __m256d value = _mm256_mask_i32gather_pd(_mm256_setzero_pd(), plane, at, inside, 8);
+      const __m256d scaled = _mm256_mul_pd(_mm256_loadu_pd(weight + tap * kBlock + p), value);
+      sum = _mm256_add_pd(sum, _mm256_and_pd(inside, scaled));
+    }
+    _mm256_storeu_pd(sums + p, sum);
+#endif
+  }
+}
 #endif
 
 // Adds weight * plane[index] of `N` taps where there is an index. What stands where there is none is never used.
@@ -284,7 +333,7 @@ template <int N, class T, class A>
 void add_taps(A* __restrict sums, const int32_t* __restrict index, const A* __restrict weight,
               const T* __restrict plane, int64_t count) {
 #ifdef TESSERACK_CPU_GATHERED_TAPS
-  if constexpr (std::is_same_v<T, float>) return gather_taps<N>(sums, index, weight, plane, count);
+  if constexpr (std::is_floating_point_v<T>) return gather_taps<N>(sums, index, weight, plane, count);
 #endif
   for (int64_t p = 0; p < count; ++p) {
     A sum = sums[p];
@@ -300,7 +349,23 @@ void add_taps(A* __restrict sums, const int32_t* __restrict index, const A* __re
 // The one element of each place, or zero.
 template <class T>
 void take_nearest(T* __restrict out, const int32_t* __restrict index, const T* __restrict plane, int64_t count) {
-  for (int64_t p = 0; p < count; ++p) {
+  int64_t p = 0;
+#if defined(__AVX512F__)
+  if constexpr (std::is_same_v<T, float>)
+    for (; p + 16 <= count; p += 16) {
+      const __m512i at = _mm512_loadu_si512(index + p);
+      const __mmask16 inside = _mm512_cmpge_epi32_mask(at, _mm512_setzero_si512());
+      _mm512_storeu_ps(out + p, _mm512_mask_i32gather_ps(_mm512_setzero_ps(), inside, at, plane, 4));
+    }
+#elif defined(__AVX2__)
+  if constexpr (std::is_same_v<T, float>)
+    for (; p + 8 <= count; p += 8) {
+      const __m256i at = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(index + p));
+      const __m256 inside = _mm256_castsi256_ps(_mm256_cmpgt_epi32(at, _mm256_set1_epi32(-1)));
+      _mm256_storeu_ps(out + p, _mm256_mask_i32gather_ps(_mm256_setzero_ps(), plane, at, inside, 4));
+    }
+#endif
+  for (; p < count; ++p) {
     const T value = plane[std::max(index[p], 0)];
     out[p] = index[p] >= 0 ? value : T{};
   }

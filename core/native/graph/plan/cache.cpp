@@ -4,9 +4,10 @@
 namespace ts::graph {
 
 PlanCache::Found PlanCache::find(std::span<const Tensor> inputs, std::span<const Tensor> captures, bool at_once) {
+  const PlanKey::Modes modes = PlanKey::Modes::now(); // before the lock, which no other language is called under
   std::lock_guard lock(mutex_);
   for (size_t k = 0; k < entries_.size(); ++k) {
-    if (!entries_[k].key.fits(inputs, captures)) continue;
+    if (!entries_[k].key.fits(inputs, captures, modes)) continue;
     if (k > 0)
       std::rotate(entries_.begin(), entries_.begin() + static_cast<ptrdiff_t>(k),
                   entries_.begin() + static_cast<ptrdiff_t>(k) + 1);
@@ -15,7 +16,7 @@ PlanCache::Found PlanCache::find(std::span<const Tensor> inputs, std::span<const
   if (!PlanKey::plannable(inputs, captures)) return {};
   if (at_once) return {nullptr, true};
   if (entries_.size() == kMost) entries_.pop_back();
-  entries_.insert(entries_.begin(), {PlanKey(inputs, captures), nullptr, false});
+  entries_.insert(entries_.begin(), {PlanKey(inputs, captures, modes), nullptr, false});
   return {};
 }
 

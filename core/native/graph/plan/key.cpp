@@ -63,7 +63,7 @@ bool PlanKey::plannable(std::span<const Tensor> inputs, std::span<const Tensor> 
   });
 }
 
-PlanKey::PlanKey(std::span<const Tensor> inputs, std::span<const Tensor> captures) : modes_(Modes::now()) {
+PlanKey::PlanKey(std::span<const Tensor> inputs, std::span<const Tensor> captures, const Modes& modes) : modes_(modes) {
   std::unordered_map<const Storage*, std::pair<uint32_t, int64_t>> first;
   for (std::span<const Tensor> list : {inputs, captures})
     for (const Tensor& tensor : list) {
@@ -86,8 +86,8 @@ inline bool PlanKey::fits(const Given& g, const TensorImpl& t) const {
          (t.own_version != nullptr) == g.own_version && misaligned_bits(t) == g.misaligned;
 }
 
-bool PlanKey::fits(std::span<const Tensor> inputs, std::span<const Tensor> captures) const {
-  if (inputs.size() + captures.size() != given_.size() || !(Modes::now() == modes_)) return false;
+bool PlanKey::fits(std::span<const Tensor> inputs, std::span<const Tensor> captures, const Modes& modes) const {
+  if (inputs.size() + captures.size() != given_.size() || !(modes == modes_)) return false;
   auto tensor = [&](size_t k) -> const TensorImpl& {
     return *(k < inputs.size() ? inputs[k] : captures[k - inputs.size()]).impl();
   };

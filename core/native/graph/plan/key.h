@@ -9,9 +9,18 @@ bool may_plan();
 
 class PlanKey {
 public:
-  PlanKey(std::span<const Tensor> inputs, std::span<const Tensor> captures);
-  // Whether a plan for this key serves these tensors, now.
-  bool fits(std::span<const Tensor> inputs, std::span<const Tensor> captures) const;
+  struct Modes {
+    bool grad, inference;
+    DType default_dtype;
+    int64_t default_device;
+    uint32_t flags;     // of every call
+    uint64_t kernels;   // that there were
+    static Modes now(); // may ask the language above which device is the default
+    friend bool operator==(const Modes&, const Modes&) = default;
+  };
+  PlanKey(std::span<const Tensor> inputs, std::span<const Tensor> captures, const Modes& modes = Modes::now());
+  // Whether a plan for this key serves these tensors in these modes.
+  bool fits(std::span<const Tensor> inputs, std::span<const Tensor> captures, const Modes& modes) const;
   // Whether there may be one at all: dense tensors of one device, none of which a gradient flows to.
   static bool plannable(std::span<const Tensor> inputs, std::span<const Tensor> captures);
   friend bool operator==(const PlanKey&, const PlanKey&) = default;
@@ -28,15 +37,6 @@ private:
     int64_t distance; // from where that begins
     uint64_t misaligned;
     friend bool operator==(const Given&, const Given&) = default;
-  };
-  struct Modes {
-    bool grad, inference;
-    DType default_dtype;
-    int64_t default_device;
-    uint32_t flags;   // of every call
-    uint64_t kernels; // that there were
-    static Modes now();
-    friend bool operator==(const Modes&, const Modes&) = default;
   };
   bool fits(const Given& g, const TensorImpl& t) const;
 

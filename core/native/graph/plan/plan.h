@@ -71,6 +71,7 @@ private:
   void run_kernel(const Kernel& kernel, PlanRun& run) const;
   void call_node(Id node, PlanRun& run, const std::function<void(Id)>& on_guard) const;
   Tensor make_tensor(Id v, const PlanRun& run) const;
+  void count_versions(std::span<const Tensor> inputs, std::span<const Tensor> captures) const;
 
   const Executor& executor_;
   Device device_;

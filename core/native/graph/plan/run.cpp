@@ -152,6 +152,13 @@ void Plan::call_node(Id node, PlanRun& run, const std::function<void(Id)>& on_gu
   }
 }
 
+void Plan::count_versions(std::span<const Tensor> inputs, std::span<const Tensor> captures) const {
+  for (const auto& [k, times] : bumps_) {
+    const Tensor& t = k < inputs.size() ? inputs[k] : captures[k - inputs.size()];
+    for (uint32_t n = 0; n < times; ++n) t->bump_version();
+  }
+}
+
 bool Plan::run(std::span<const Tensor> inputs, std::span<const Tensor> captures,
                const std::function<void(Id)>& on_guard, std::vector<Tensor>& out) const {
   std::unique_ptr<PlanRun> taken = take(); // after an error it goes, and all memory with it
@@ -187,12 +194,13 @@ bool Plan::run(std::span<const Tensor> inputs, std::span<const Tensor> captures,
       }
     }
   } catch (const Error& error) {
+    count_versions(inputs, captures); // of what may have been written
     executor_.rethrow(error, node);
+  } catch (...) {
+    count_versions(inputs, captures);
+    throw;
   }
-  for (const auto& [k, times] : bumps_) {
-    const Tensor& t = k < inputs.size() ? inputs[k] : captures[k - inputs.size()];
-    for (uint32_t n = 0; n < times; ++n) t->bump_version();
-  }
+  count_versions(inputs, captures);
   out.reserve(g.outputs.size());
   for (Id v : g.outputs) {
     out.push_back(tensors[v]);

@@ -1,8 +1,10 @@
 // Distinct elements: unique and unique_consecutive. Both return [values, inverse, counts]; the Python functions keep
 // what was asked for.
+#include "dispatch/launch.h"
 #include "dispatch/op_handles.h"
 #include "ops/common/arguments.h"
 #include "ops/common/check.h"
+#include "ops/common/copy.h"
 #include "ops/common/declare.h"
 #include "ops/index/gather_scatter.h"
 
@@ -11,6 +13,7 @@ namespace {
 
 using Triple = std::tuple<Tensor, Tensor, Tensor>;
 const Op any_along("any.dims");
+const KernelId kRuns("runs");
 
 // Runs of equal neighbours along dimension 0 of a (n, m) tensor.
 struct Runs {
@@ -40,6 +43,33 @@ Runs find_runs(const Tensor& rows, bool places_too = true, bool lengths_too = tr
   return r;
 }
 
+// The first of each run of a flat tensor's elements, and as above; undefined are those that nobody asks for.
+struct FlatRuns {
+  Tensor values, run_of, lengths;
+};
+
+// The first n of what has room for more; in memory of its own where most of that is empty.
+Tensor beginning(const Tensor& t, int64_t n) {
+  Tensor part = raw_narrow(t, 0, 0, n);
+  return 2 * n < t.numel() ? copy_as(part, part.dtype(), MemoryFormat::Contiguous) : part;
+}
+
+FlatRuns flat_runs(const Tensor& flat, bool places_too, bool lengths_too) {
+  const int64_t n = flat.numel();
+  const Device device = flat.device();
+  const auto room = [&](bool asked, int64_t size) {
+    return empty_tensor(Dims{asked ? size : 0}, DType::Int64, device);
+  };
+  Tensor values = empty_tensor(Dims{n + 1}, flat.dtype(), device), run_of = room(places_too, n),
+         lengths = room(lengths_too, n + 1), count = room(true, 1);
+  if (Launch(kRuns, device).out(values).out(run_of).out(lengths).out(count).in(flat).run()) {
+    const int64_t found = host_number(count);
+    return {beginning(values, found), run_of, lengths_too ? beginning(lengths, found) : lengths};
+  }
+  Runs r = find_runs(raw_view(flat, Dims{n, 1}), places_too, lengths_too);
+  return {ops::index_select(flat, 0, r.starts), r.run_of, r.lengths};
+}
+
 Tensor no_positions(Device device) { return empty_tensor(Dims{0}, DType::Int64, device); }
 
 Triple empty_result(const Tensor& self, IntSpan inverse_sizes) {
@@ -60,14 +90,14 @@ Triple unique_flat(const Tensor& self, bool, bool inverse_too, bool counts_too) 
   if (self.numel() == 0) return empty_result(self, self.sizes());
   Tensor flat = raw_view(raw_contiguous(self), Dims{self.numel()});
   auto [values, order] = ops::sort.multi<2>(flat, 0);
-  Runs r = find_runs(raw_view(values, Dims{values.numel(), 1}), inverse_too, counts_too);
+  FlatRuns r = flat_runs(values, inverse_too, counts_too);
   Tensor inverse = no_positions(self.device());
   if (inverse_too) {
     inverse = empty_tensor(Dims{flat.numel()}, DType::Int64, self.device());
     scatter_into(inverse, 0, order, r.run_of, TS_S_SET);
     inverse = reshaped(inverse, self.sizes());
   }
-  return {ops::index_select(values, 0, r.starts), inverse, counts_too ? r.lengths : no_positions(self.device())};
+  return {r.values, inverse, counts_too ? r.lengths : no_positions(self.device())};
 }
 
 // Slices along dim as rows of a matrix, the other dimensions in their order.
@@ -128,10 +158,9 @@ Triple unique_consecutive(const Tensor& self, bool inverse_too, bool counts_too,
   if (!dim) {
     if (self.numel() == 0) return empty_result(self, self.sizes());
     Tensor flat = raw_view(raw_contiguous(self), Dims{self.numel()});
-    Runs r = find_runs(raw_view(flat, Dims{flat.numel(), 1}), inverse_too, counts_too);
+    FlatRuns r = flat_runs(flat, inverse_too, counts_too);
     Tensor none = no_positions(self.device());
-    return {ops::index_select(flat, 0, r.starts), inverse_too ? reshaped(r.run_of, self.sizes()) : none,
-            counts_too ? r.lengths : none};
+    return {r.values, inverse_too ? reshaped(r.run_of, self.sizes()) : none, counts_too ? r.lengths : none};
   }
   int64_t d = wrap_dim(*dim, self.ndim(), "unique_consecutive");
   if (self.sizes()[d] == 0)

@@ -168,15 +168,32 @@ static Tensor product_by_halves(Tensor x) {
   return x;
 }
 
-// Complex sums go by parts, products by halves.
+// By the kernel of products of pairs, if there is one; x and out are contiguous, x as (.., n, inner) numbers.
+static bool product_of_pairs(const Tensor& out, const Tensor& x, int64_t n, int64_t inner) {
+  static const KernelId product("complex_product");
+  return out.is_contiguous() &&
+         Launch(product, out.device()).out(raw_parts(out)).in(raw_parts(x)).param(n).param(inner).run();
+}
+static bool is_one_dim(DimSet dims, const Tensor& x) {
+  return x.ndim() > 0 && x.ndim() <= kSetDims && (dims & (dims - 1)) == 0 && x.is_contiguous();
+}
+
+// Complex sums go by parts, products by halves where there is no kernel.
 static void reduce_complex_into(const Tensor& out, int opcode, const Tensor& self, DimSet dims) {
   if (!is_arithmetic(opcode)) return reduce_into(out, opcode, ops::ne(self, Scalar(0)), dims);
   Tensor x = raw_cast(self, out.dtype());
   if (!is_complex(x.dtype())) return reduce_into(out, opcode, x, dims);
   if (opcode == TS_R_SUM) return reduce_into(raw_parts(out), opcode, raw_parts(x), dims);
+  if (is_one_dim(dims, x)) {
+    int64_t d = 0, inner = 1;
+    while (!in_set(dims, static_cast<size_t>(d))) ++d;
+    for (int64_t k = d + 1; k < x.ndim(); ++k) inner *= x.size(k);
+    if (product_of_pairs(out, x, x.size(d), inner)) return;
+  }
   Arranged a = arrange(x, dims, false);
   Tensor dense = raw_contiguous(a.sizes.empty() ? x : alias(x, a.sizes, a.strides, x->byte_offset));
   int64_t sizes[] = {out.numel(), dense.numel() / out.numel()};
+  if (product_of_pairs(out, dense, sizes[1], 1)) return;
   Tensor product = product_by_halves(alias(dense, sizes, contiguous_strides(sizes), dense->byte_offset));
   product = raw_contiguous(product);
   raw_copy(out, alias(product, out.sizes(), contiguous_strides(out.sizes()), product->byte_offset));

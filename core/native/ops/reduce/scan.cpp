@@ -19,10 +19,16 @@ Tensor scanned_last(const Tensor& t, int64_t dim) {
   return dim == t.ndim() - 1 ? t : raw_transpose(t, dim, t.ndim() - 1);
 }
 
-// Running products of complex numbers by doubling: after step s each element holds its last 2s factors.
-void products_by_doubling(const Tensor& out, const Tensor& self, int64_t d) {
-  Tensor x = raw_cast(self, out.dtype());
-  int64_t n = x.size(d);
+// Running products of complex numbers: by a kernel of pairs, or by doubling, where after step s each element holds its
+// last 2s factors.
+void complex_products(const Tensor& out, const Tensor& self, int64_t d) {
+  static const KernelId running("complex_running_product");
+  Tensor x = raw_contiguous(raw_cast(self, out.dtype()));
+  int64_t n = x.size(d), inner = 1;
+  for (int64_t k = d + 1; k < x.ndim(); ++k) inner *= x.size(k);
+  if (out.numel() > 0 && out.is_contiguous() &&
+      Launch(running, out.device()).out(raw_parts(out)).in(raw_parts(x)).param(n).param(inner).run())
+    return;
   for (int64_t step = 1; step < n; step *= 2) {
     std::vector<Tensor> parts = {ops::narrow(x, d, int64_t{0}, step),
                                  ops::mul(ops::narrow(x, d, step, n - step), ops::narrow(x, d, int64_t{0}, n - step))};
@@ -42,7 +48,7 @@ template <int Opcode> void cumulate(const Tensor& out, const Tensor& self, int64
   DType dtype = out.dtype();
   if (self.ndim() > 0 && (is_complex(dtype) || is_complex(self.dtype()))) {
     int64_t along = wrap_dim(dim, self.ndim(), "cumsum");
-    if (is_complex(dtype) && Opcode == TS_R_PROD) return products_by_doubling(out, self, along);
+    if (is_complex(dtype) && Opcode == TS_R_PROD) return complex_products(out, self, along);
     Tensor x = raw_cast(self, dtype);
     if (is_complex(dtype)) return cumulate<Opcode>(raw_parts(out), raw_parts(x), along, DType::Undefined);
     return cumulate<Opcode>(out, x, along, DType::Undefined);

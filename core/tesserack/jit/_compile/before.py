@@ -7,9 +7,10 @@ import types
 from collections.abc import Iterator
 from typing import Any
 
+from tesserack import _native
 from tesserack.jit._compile import code as _code
 from tesserack.jit._compile.errors import NotProved
-from tesserack.jit._compile.state import Tokens, is_ours
+from tesserack.jit._compile.state import ATOMS, TENSORS, Tokens, is_ours, once
 from tesserack.jit._compile.watch import is_trusted
 from tesserack.nn.modules.module import Module
 
@@ -60,19 +61,26 @@ class Before:
     Where much can be reached, only what earlier runs have come to is looked at, the ``seeds``.
     """
 
-    def __init__(self, roots: list[Any], seeds: Seeds) -> None:
+    def __init__(self, roots: list[Any], given: list[Any], seeds: Seeds) -> None:
+        self.kept = Tokens()
+        self.roots = [self.kept.of(root) for root in roots]  # of these alone, first
+        self.guard = _native._Guard(once(self.kept.watched), [*self.kept.tensors.values()])  # of the roots
+        self._split = self.kept.split()
         self.reads: dict[tuple[types.CodeType, _code.Read], dict[str, Any]] = {}
         self.functions: dict[int, types.FunctionType] = dict(seeds.functions)
-        self._seen: set[int] = set()
-        self._pending: list[Any] = [*roots, *seeds.functions.values()]
+        # What the roots hold has been looked at: what is left is what functions and classes there lead to.
+        self._seen: set[int] = {*self.kept.modules}
+        self._pending: list[Any] = [*given, *seeds.functions.values(), *self.kept.classes.values()]
+        self._pending += {type(module) for module in self.kept.modules.values()}
+        self._pending += [function for functions in self.kept.functions.values() for function in functions]
+        most = len(self._seen) + _MOST
         for code, space in seeds.codes.items():
             self._read(code, space)
-        while self._pending and len(self._seen) < _MOST:
+        while self._pending and len(self._seen) < most:
             self._visit(self._pending.pop())
         if self._pending:
             self._keep_to(seeds)
-        self._kept = Tokens()
-        self._tokens = self._all(self._kept)
+        self._tokens = self._all(self.kept)
 
     def _keep_to(self, seeds: Seeds) -> None:
         self.reads, self.functions = {}, dict(seeds.functions)
@@ -80,7 +88,8 @@ class Before:
             self._read(code, space)
 
     def _visit(self, value: Any) -> None:
-        if id(value) in self._seen:
+        kind = type(value)
+        if id(value) in self._seen or kind in ATOMS or kind in TENSORS:
             return
         self._seen.add(id(value))
         if isinstance(value, types.MethodType):
@@ -96,8 +105,7 @@ class Before:
         elif isinstance(value, functools.partial):
             self._pending += [value.func, *value.args, *value.keywords.values()]
         elif isinstance(value, Module):
-            for module in value.modules():
-                self._pending += [type(module), *vars(module).values()]
+            self._pending += [kind, *vars(value).values(), *value._modules.values()]
         elif isinstance(value, type) and not is_ours(value):
             metaclass: type = type(value)
             for base in (*value.__mro__, *metaclass.__mro__):
@@ -127,9 +135,15 @@ class Before:
             found.append((f"the run changes what {function.__name__} closes over", token))
         return found
 
-    def check(self, codes: dict[types.CodeType, dict[str, Any]], functions: list[types.FunctionType]) -> None:
+    def after_roots(self) -> Tokens:
+        """What has made the tokens of the roots, and no others."""
+        return self._split.split()
+
+    def check(
+        self, codes: dict[types.CodeType, dict[str, Any]], functions: list[types.FunctionType], roots: Tokens
+    ) -> None:
         """``NotProved`` where a run has changed what it may read; passing where it was not known that it would come
-        to a function.
+        to a function. ``roots`` has made the tokens of the roots, and no others.
         """
         for code in codes:
             for read in _code.reads(code).globals:
@@ -138,7 +152,7 @@ class Before:
         for function in functions:
             if id(function) not in self.functions:
                 raise NotProved(f"{function.__name__} is reached in a way that is known only now", passing=True)
-        for (reason, before), (_, now) in zip(self._tokens, self._all(Tokens()), strict=True):
+        for (reason, before), (_, now) in zip(self._tokens, self._all(roots), strict=True):
             if before != now:
                 raise NotProved(reason, passing=True)  # as what is kept for the next run is
 

@@ -72,8 +72,7 @@ def run(
     """
     try:
         inputs = Inputs.of(args, kwargs)
-        before = Tokens().of(tuple(roots))
-        read = Before([*roots, *pytree.tree_leaves((args, kwargs))], seeds)
+        read = Before(roots, pytree.tree_leaves((args, kwargs)), seeds)
     except NotProved as error:
         return function(*args, **kwargs), error
     watch = Watch()
@@ -90,12 +89,12 @@ def run(
     try:
         if watch.reason is not None:
             raise watch.reason
-        if Tokens().of(tuple(roots)) != before or Inputs.of(args, kwargs).token != inputs.token:
+        dependencies = Dependencies(roots, watch, inputs.tokens, read)
+        if Inputs.of(args, kwargs, keep=False).token != inputs.token:
             told = "the run changes what it reads: an attribute, a list, or how a tensor lies in memory"
             raise NotProved(told, passing=True)
-        dependencies = Dependencies(roots, watch, inputs.tokens)
         dependencies.check_closures()
-        read.check(watch.codes, dependencies.ran())
+        read.check(watch.codes, dependencies.ran(), read.after_roots())
         return result, _captured(recorder, dependencies, inputs, result)
     except NotProved as error:
         seeds.codes.update(watch.codes)

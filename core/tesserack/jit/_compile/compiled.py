@@ -36,6 +36,21 @@ class Entry(NamedTuple):
     single: bool  # its only result is what the function returns
 
 
+class _Known:
+    """Graphs that were made, by what they are for. What is forgotten is all of it at once: other threads run on."""
+
+    def __init__(self) -> None:
+        self.entries: dict[Any, list[Entry]] = {}
+        self.places: list[Entry] = []
+        self.replays = _native._Replays()  # the same, by what is quickly compared
+
+    def keep_at_hand(self, entry: Entry, guard: Any, args: Any, kwargs: Any) -> None:
+        """Have calls like this one find the graph by its guard."""
+        place = next(k for k, other in enumerate(self.places) if other is entry)
+        if signature := _native._call_signature(args, kwargs):
+            self.replays.add(signature, guard, place)
+
+
 class Compiled:
     """A function, or a module's call, run by a compiler's graphs. ``roots`` are the objects that it begins from."""
 
@@ -52,9 +67,7 @@ class Compiled:
 
     def forget(self) -> None:
         """Nothing is known of runs."""
-        self.entries: dict[Any, list[Entry]] = {}
-        self.places: list[Entry] = []
-        self.replays = _native._Replays()  # the same, by what is quickly compared
+        self.known = _Known()
         self.reasons: list[str] = []
         self.notes: list[str] = []
         self.plain = False
@@ -62,15 +75,21 @@ class Compiled:
         self._seeds = Seeds()
         self._count = self._misses = 0
 
+    @property
+    def places(self) -> list[Entry]:
+        """The graphs, in the order in which they were made."""
+        return self.known.places
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if self.plain:
             return self.function(*args, **kwargs)
-        found = self.replays.find(args, kwargs)
+        known = self.known
+        found = known.replays.find(args, kwargs)
         if not found or current_stance().stance == "force_eager" or _capture.compiling():
             if found is False and self._count >= config["recompile_limit"]:
                 return self.function(*args, **kwargs)  # there is no graph of such arguments, and there are enough
             return self._searched(args, kwargs)
-        return self._replayed(self.places[found[0]], found[1], args, kwargs)
+        return self._replayed(known.places[found[0]], found[1], args, kwargs)
 
     def _searched(self, args: Any, kwargs: Any) -> Any:
         """A call for which no graph is at hand: it may have to be looked for, or be made."""
@@ -81,9 +100,10 @@ class Compiled:
             inputs = _capture.Inputs.of(args, kwargs, keep=False)
         except NotProved as error:
             return self._given_what_is_not_seen(error, args, kwargs)
-        for entry in self.entries.get(inputs.token, ()):
-            if entry.dependencies.hold(inputs.tensors):
-                self._keep_at_hand(entry, args, kwargs)
+        known = self.known
+        for entry in known.entries.get(inputs.token, ()):
+            if (guard := entry.dependencies.hold(inputs.tensors)) is not None:
+                known.keep_at_hand(entry, guard, args, kwargs)
                 return self._replayed(entry, inputs.tensors, args, kwargs)
         if name == "fail_on_recompile" and self._count:
             raise RuntimeError(
@@ -101,13 +121,9 @@ class Compiled:
             self.notes.append(f"what it reads changes from call to call: none of {self._count} graphs holds")
             self.plain = True
 
-    def _keep_at_hand(self, entry: Entry, args: Any, kwargs: Any) -> None:
-        signature = _native._call_signature(args, kwargs)
-        if signature:
-            self.replays.add(signature, entry.dependencies.guard, self.places.index(entry))
-
     def _first(self, token: Any, args: Any, kwargs: Any) -> Any:
         """The result of a run that is captured; of the compiler's, where running twice changes nothing."""
+        known = self.known
         backend = current_stance().force_backend or self.backend
         kind = ProgramRecorder if backend in PLAIN else GraphRecorder
         result, found = _capture.run(self.function, self.roots, args, kwargs, self._seeds, kind)
@@ -125,9 +141,9 @@ class Compiled:
         whole = kind is ProgramRecorder
         single = whole and found.spec.is_leaf() and found.results == [("output", 0)]
         entry = Entry(found, call, found.dependencies, whole, single)
-        self.entries.setdefault(token, []).append(entry)
-        self.places.append(entry)
-        self._keep_at_hand(entry, args, kwargs)
+        known.entries.setdefault(token, []).append(entry)
+        known.places.append(entry)
+        known.keep_at_hand(entry, found.dependencies.guard, args, kwargs)
         if found.changed or entry.whole:
             return result
         return self._replayed(entry, inputs.tensors, args, kwargs)

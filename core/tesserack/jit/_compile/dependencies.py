@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import builtins
+import threading
 import types
 from typing import Any
 
 from tesserack import Tensor, _native
 from tesserack.jit._compile import code as _code
-from tesserack.jit._compile.before import cells, inner, tokens_along
+from tesserack.jit._compile.before import Before, cells, inner, tokens_along
 from tesserack.jit._compile.errors import NotProved
-from tesserack.jit._compile.state import Tokens, is_ours
+from tesserack.jit._compile.state import Tokens, is_ours, once
 from tesserack.jit._compile.watch import Watch, computes
 from tesserack.nn.parameter import Parameter
 from tesserack.utils import settings as _settings
@@ -32,48 +33,69 @@ class Dependencies:
     A guard compares what can be compared by identity, as long as that holds; else tokens are made anew.
     """
 
-    def __init__(self, roots: list[Any], watch: Watch, inputs: Tokens) -> None:
+    def __init__(self, roots: list[Any], watch: Watch, inputs: Tokens, before: Before) -> None:
         self.roots, self.codes, self.own = roots, watch.codes, watch.own
         self.reads = {code: _code.check(code) for code in watch.codes}
         self.attributes = frozenset(name for reads in self.reads.values() for name in reads.attributes)
         self.inputs = inputs
         self.given = [*inputs.tensors.values()]
-        self._settle()
+        self._settle(before)
         self._check_calls()
 
-    def _settle(self) -> None:
-        self.tokens = Tokens()
-        self.token = self._token(self.tokens)
-        self._guard: Any = None
+    def _settle(self, before: Before) -> None:
+        """What there was before the run is not looked at again where all of it is the same."""
+        if before.guard.holds([]):
+            tokens, base = before.after_roots(), before.guard
+            self.token = self._token(tokens, before.roots)
+        else:
+            tokens, base = Tokens(), None
+            self.token = self._token(tokens)
+            if self.token[: len(self.roots)] != tuple(before.roots):
+                told = "the run changes what it reads: an attribute, a list, or how a tensor lies in memory"
+                raise NotProved(told, passing=True)
+        self._settled = tokens, self._guard_of(tokens, base)
+        if threading.active_count() > 1 and not self._equal(Tokens()):
+            raise NotProved("another thread changes what the run reads", passing=True)
+
+    @staticmethod
+    def _guard_of(tokens: Tokens, base: Any = None) -> Any:
+        return _native._Guard(once(tokens.watched), [*tokens.tensors.values()], base)
+
+    @property
+    def tokens(self) -> Tokens:
+        """What was looked at."""
+        return self._settled[0]
 
     @property
     def guard(self) -> Any:
         """What compares by identity."""
-        if self._guard is None:
-            self._guard = _native._Guard(self.watched(), [*self.tokens.tensors.values()])
-        return self._guard
+        return self._settled[1]
 
-    def hold(self, tensors: list[Tensor]) -> bool:
-        """Whether all is as it was, for a call with these tensors."""
-        if self.guard.holds(tensors):
-            return True
-        if any(id(tensor) in self.tokens.tensors for tensor in tensors):
-            return False  # an argument that the program holds as well: Python may tell that
+    def hold(self, tensors: list[Tensor]) -> Any:
+        """The guard, if all is as it was, for a call with these tensors; else None."""
+        tokens, guard = self._settled
+        if guard.holds(tensors):
+            return guard
+        if any(id(tensor) in tokens.tensors for tensor in tensors):
+            return None  # an argument that the program holds as well: Python may tell that
         tokens = Tokens()
+        if not self._equal(tokens):
+            return None
+        guard = self._guard_of(tokens)
+        # What another thread has changed before the guard was made it would take as it found it.
+        if threading.active_count() > 1 and not self._equal(Tokens()):
+            return None
+        self._settled = tokens, guard  # equal, but not the same: these are what is looked at from now on
+        return guard
+
+    def _equal(self, tokens: Tokens) -> bool:
         try:
-            if self._token(tokens) != self.token:
-                return False
+            return bool(self._token(tokens) == self.token)
         except NotProved:
             return False
-        self.tokens, self._guard = tokens, None  # equal, but not the same: these are what is looked at from now on
-        return True
 
-    def watched(self) -> list[tuple[Any, ...]]:
-        """What the guard looks at: a kind and an object each."""
-        return _once(self.tokens.watched)
-
-    def _token(self, tokens: Tokens) -> Any:
-        found = [tokens.of(root) for root in self.roots]
+    def _token(self, tokens: Tokens, of_roots: list[Any] | None = None) -> Any:
+        found = [tokens.of(root) for root in self.roots] if of_roots is None else [*of_roots]
         for code, space in self.codes.items():
             for read in self.reads[code].globals:
                 found.append(self._of_global(tokens, space, read))
@@ -204,8 +226,3 @@ def _watch_way(tokens: Tokens, space: dict[str, Any], read: _code.Read, values: 
             tokens.entry(vars(owner), name)
         elif isinstance(owner, type):
             tokens.watch("class", owner)
-
-
-def _once(watched: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-    """Each thing once."""
-    return [*{(what[0], id(what[1]), *what[2:]): what for what in watched}.values()]

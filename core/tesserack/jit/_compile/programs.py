@@ -14,6 +14,9 @@ from tesserack.utils import _pytree as pytree
 __all__ = ["Program", "ProgramRecorder"]
 
 
+_VALUES_READ = "values of a tensor are read, and Python goes by them"
+
+
 class Program:
     """A graph that runs: ``run(tensors)`` gives its results. ``graph`` is what the program did."""
 
@@ -32,13 +35,11 @@ class ProgramRecorder:
     def __init__(self, watch: Watch, names: list[str], tensors: list[Tensor]) -> None:
         self.watch, self.tensors = watch, tensors
         watch.native = True
-        self.tracer = _native._Tracer(PACKAGE + "/", self._told, False)
+        # Which is not told to this object itself: the core's tracer is none that the collector of garbage sees through.
+        self.tracer = _native._Tracer(PACKAGE + "/", lambda text: watch.refuse(_VALUES_READ), False)
         for name, tensor in zip(names, tensors, strict=True):
             self.tracer.add_input(tensor, name)
         self.changed = False
-
-    def _told(self, text: str) -> None:
-        self.watch.refuse("values of a tensor are read, and Python goes by them")
 
     def __enter__(self) -> ProgramRecorder:
         self.tracer.begin()

@@ -18,13 +18,26 @@ from tesserack.jit._compile.errors import NotProved
 from tesserack.nn.modules.module import Module
 from tesserack.nn.parameter import Buffer, Parameter
 
-__all__ = ["PLAIN", "Tokens", "is_ours", "is_written", "modes", "quick_settings", "settings"]
+__all__ = [
+    "ATOMS",
+    "PLAIN",
+    "TENSORS",
+    "Tokens",
+    "is_ours",
+    "is_written",
+    "modes",
+    "once",
+    "quick_settings",
+    "settings",
+]
 
-_ATOMS = frozenset((
+# Classes of objects whose tokens they are themselves.
+ATOMS = frozenset((
     type(None), bool, int, str, bytes, type(...), types.BuiltinFunctionType, ts.dtype, ts.device,
     range, type(ts.strided), type(ts.contiguous_format), types.MethodDescriptorType, types.WrapperDescriptorType,
     types.GetSetDescriptorType, types.MemberDescriptorType, _native.Operator, _native.OperatorMethod,
 ))  # fmt: skip
+_SIMPLE = ATOMS - {types.BuiltinFunctionType}  # which is noted besides
 _ANNOTATIONS = (types.GenericAlias, types.UnionType)
 _CONTAINERS = frozenset((dict, OrderedDict, list, set))
 # Values that do not change, whoever holds them.
@@ -39,8 +52,8 @@ _PRIVATE = frozenset({
 })  # fmt: skip
 
 
-_TENSORS = (Tensor, Parameter, Buffer)
-for _class in _TENSORS[1:]:
+TENSORS = (Tensor, Parameter, Buffer)
+for _class in TENSORS[1:]:
     _native._add_plain_class(_class)
 
 
@@ -81,13 +94,17 @@ class Tokens:
     def of(self, value: Any) -> Any:
         """The token of a value. ``NotProved`` for one whose changes cannot be seen."""
         kind = type(value)
-        if kind in _ATOMS:
+        if kind in ATOMS:
             if kind is types.BuiltinFunctionType:
                 self.builtins[id(value)] = value
             return (kind, value)
         if kind in _CONTAINERS and not value:
             self.watch("dict" if isinstance(value, dict) else "sequence", value)
             return (kind, self._same(value))
+        if kind in TENSORS:
+            return self.tensor(value)
+        if id(value) in self._open:
+            return ("again", self._open[id(value)])
         if kind.__module__ == "typing" or isinstance(value, _ANNOTATIONS):
             return ("annotation", self._same(value))
         if isinstance(value, types.ModuleType):
@@ -96,13 +113,20 @@ class Tokens:
             return (kind.__name__, self._same(kind), repr(value))
         if isinstance(value, Tensor):
             return self.tensor(value)
-        if id(value) in self._open:
-            return ("again", self._open[id(value)])
         self._open[id(value)] = len(self._open)
         if len(self._open) > _MOST or (isinstance(value, (list, tuple, dict, set)) and len(value) > _LONGEST):
             raise NotProved("so much is held, in long lists or dicts, that comparing it would take longer than a run")
         self._same(value)
         return self._compound(value)
+
+    def split(self) -> Tokens:
+        """One that has made the same tokens, and goes on by itself, with what it watches from then on."""
+        made = Tokens()
+        for name in ("kept", "tensors", "modules", "classes", "builtins", "_open"):
+            setattr(made, name, dict(getattr(self, name)))
+        made.functions = {code: [*functions] for code, functions in self.functions.items()}
+        made.partials = self.partials
+        return made
 
     def watch(self, kind: str, *what: Any) -> None:
         """Note what was looked at."""
@@ -127,7 +151,7 @@ class Tokens:
 
     def tensor(self, x: Tensor, identity: bool = True) -> Any:
         """The token of a tensor: which it is, if asked, and what it is like."""
-        if type(x) not in _TENSORS or x.layout is not ts.strided:
+        if type(x) not in TENSORS or x.layout is not ts.strided:
             raise NotProved(f"a tensor of class {type(x).__name__} and layout {x.layout} is used")
         own = getattr(x, "__dict__", None)
         attributes = tuple((name, self.of(item)) for name, item in own.items()) if own else None
@@ -152,7 +176,8 @@ class Tokens:
             return self._member_of_enum(value)
         if isinstance(value, dict):
             self.watch("dict", value)
-            pairs = tuple((self.of(key), self.of(item)) for key, item in value.items())
+            of = self.of
+            pairs = tuple([(key if type(key) is str else of(key), of(item)) for key, item in value.items()])
             return (type(value), id(value), pairs, self._of_subclass(value))
         if isinstance(value, (list, tuple, set, frozenset)):
             if not isinstance(value, (tuple, frozenset)):
@@ -215,7 +240,14 @@ class Tokens:
             self.watch("dict", found)
         else:
             self.watch("attributes", value)
-        return tuple((name, self.of(item)) for name, item in found.items() if name not in _PRIVATE)
+        of = self.of
+        return tuple(
+            [
+                (name, (kind, item) if (kind := type(item)) in _SIMPLE else of(item))
+                for name, item in found.items()
+                if name not in _PRIVATE
+            ]
+        )
 
     def _object(self, value: Any) -> Any:
         """A plain object of a class written in Python: its attributes."""
@@ -253,14 +285,12 @@ def _has_slots(cls: type) -> bool:
 def modes() -> bool:
     """Whether something sees this thread's operators that a graph must not do in the place of Python's calls."""
     from tesserack._tensor.overrides import _modes
-    from tesserack.amp import _autocast
     from tesserack.aten.modes import stack
     from tesserack.nn.modules._hooks import GLOBAL
 
     if _modes or stack() or GLOBAL or _native._is_tracing():
         return True
-    # A region keeps casts of parameters from one call to the next, and gradients meet in them, in half precision.
-    return any(_autocast._state.enabled.values()) and _autocast._state.cache and ts.is_grad_enabled()
+    return not callable(sys.getprofile() or callable)  # one in C sees calls, and nothing could put it back
 
 
 def settings() -> Iterator[Any]:
@@ -278,4 +308,9 @@ def quick_settings() -> tuple[Any, ...]:
     from tesserack.amp import _autocast
     from tesserack.utils import settings
 
-    return (*settings._state.values(), _autocast._state.cache, _autocast.entered_regions())
+    return (*settings._state.values(), _autocast._state.cache, _autocast._state.depth > 0, _autocast.entered_regions())
+
+
+def once(watched: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    """Each thing that is watched once."""
+    return [*{(what[0], id(what[1]), *what[2:]): what for what in watched}.values()]

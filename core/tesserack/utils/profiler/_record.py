@@ -24,6 +24,7 @@ __all__ = [
     "Event",
     "KernelEvent",
     "Recorder",
+    "communicating",
     "gather_devices",
     "gather_kernels",
     "record_function",
@@ -49,8 +50,8 @@ class Event:
     """One call of an operator, or one named range. Times are in microseconds."""
 
     __slots__ = (
-        *("children", "device", "device_own", "end", "memory", "name", "own", "parent", "shapes", "stack", "start"),
-        *("thread", "user", "__weakref__"),
+        *("children", "device", "device_own", "end", "is_async", "memory", "name", "own", "parent", "shapes", "stack"),
+        *("start", "thread", "user", "__weakref__"),
     )
 
     def __init__(self, name: str, start: float, thread: int, user: bool) -> None:
@@ -63,6 +64,7 @@ class Event:
         self.stack: list[str] = []
         self.memory = 0
         self.device = ""
+        self.is_async = False  # it may go on beside what the program does
 
     @property
     def cpu_time_total(self) -> float:
@@ -90,7 +92,7 @@ class Event:
         return self.memory - sum(child.memory for child in self.children)
 
     # What PyTorch calls them.
-    count, is_async, is_remote, is_legacy, sequence_nr, node_id = 1, False, False, False, -1, -1
+    count, is_remote, is_legacy, sequence_nr, node_id = 1, False, False, -1, -1
     device_time = property(lambda self: self.device_time_total)
     key = property(lambda self: self.name)
     cpu_time = property(lambda self: self.cpu_time_total)
@@ -284,6 +286,25 @@ def recording(recorder: Recorder) -> Iterator[Recorder]:
             if not _active:
                 _native._stop_kernel_profile()
                 _native._stop_device_profile()
+
+
+@contextlib.contextmanager
+def communicating(name: str, shapes: list[list[int]]) -> Iterator[None]:
+    """Within, in whichever thread, a collective goes on: an event of its own beside those of the program."""
+    if not _active:
+        yield
+        return
+    recorder = _active[-1]
+    event = Event(name, time.perf_counter_ns() / 1e3, threading.get_ident(), user=False)
+    event.is_async = True
+    if recorder.shapes:
+        event.shapes = shapes
+    recorder.events.append(event)
+    try:
+        yield
+    finally:
+        event.end = time.perf_counter_ns() / 1e3
+        event.own = event.end - event.start
 
 
 def gather_kernels() -> None:
