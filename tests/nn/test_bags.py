@@ -70,6 +70,8 @@ def test_long_bags_count_on() -> None:
 
 
 def test_indices_outside(device: ts.device) -> None:
+    if device.type != "cpu":
+        pytest.skip("indices of other devices are not read by the host")
     for mode in REDUCED:
         with pytest.raises((IndexError, RuntimeError), match="out of"):
             F.embedding_bag(ts.tensor([0, 9], device=device), ts.ones(3, 2, device=device),
