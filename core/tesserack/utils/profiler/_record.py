@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 import os
 import sys
 import threading
@@ -46,16 +47,20 @@ class Interval(NamedTuple):
         return self.end - self.start
 
 
+_numbers = itertools.count(1)  # of events
+
+
 class Event:
     """One call of an operator, or one named range. Times are in microseconds."""
 
     __slots__ = (
-        *("children", "device", "device_own", "end", "is_async", "memory", "name", "own", "parent", "shapes", "stack"),
-        *("start", "thread", "user", "__weakref__"),
+        *("children", "device", "device_own", "end", "is_async", "memory", "name", "number", "own", "parent", "shapes"),
+        *("stack", "start", "thread", "user", "__weakref__"),
     )
 
     def __init__(self, name: str, start: float, thread: int, user: bool) -> None:
         self.name, self.start, self.thread, self.user = name, start, thread, user
+        self.number = next(_numbers)
         self.parent: weakref.ref[Event] | None = None  # who holds it
         self.end = start
         self.own = self.device_own = 0.0
@@ -93,6 +98,13 @@ class Event:
 
     # What PyTorch calls them.
     count, is_remote, is_legacy, sequence_nr, node_id = 1, False, False, -1, -1
+    device_index, device_memory_usage, self_device_memory_usage, flops, use_device = 0, 0, 0, 0, None
+    fwd_thread = None  # of what runs backward: there is no other thread for it
+    id = property(lambda self: self.number)
+    trace_name = property(lambda self: self.name)
+    scope = property(lambda self: 7 if self.user else 0)  # RecordScope: USER_SCOPE, FUNCTION
+    kernels = property(lambda self: [])
+    concrete_inputs = property(lambda self: [])
     device_time = property(lambda self: self.device_time_total)
     key = property(lambda self: self.name)
     cpu_time = property(lambda self: self.cpu_time_total)
