@@ -483,6 +483,22 @@ def test_casts_of_a_region_are_shared_by_calls_as_in_plain_python(kept):
     assert compiled._compiled._count == 2
 
 
+def test_compilers_get_no_graph_where_casts_are_kept():
+    seen = []
+    layer, x = nn.Linear(4, 4), ts.randn(3, 4)
+    compiled = ts.compile(layer, backend=lambda gm, given: seen.append(gm) or gm.forward)
+    grads = []
+    for run in (compiled, layer):
+        layer.zero_grad()
+        with ts.autocast("cpu", ts.bfloat16):
+            total = sum(run(x + k).float().square().sum() for k in range(3))
+        total.backward()
+        grads.append([p.grad.clone() for p in layer.parameters()])
+    assert same(*grads) and not seen
+    with ts.no_grad(), ts.autocast("cpu", ts.bfloat16):
+        assert same(compiled(x), layer(x)) and len(seen) == 1
+
+
 def test_traces_follow_parameters_whose_cast_was_kept():
     layer, x = nn.Linear(4, 4), ts.randn(3, 4)
     with ts.autocast("cpu", ts.bfloat16):

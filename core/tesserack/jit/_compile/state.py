@@ -25,6 +25,7 @@ __all__ = [
     "Tokens",
     "is_ours",
     "is_written",
+    "keeps_casts",
     "modes",
     "once",
     "quick_settings",
@@ -291,6 +292,14 @@ def modes() -> bool:
     if _modes or stack() or GLOBAL or _native._is_tracing():
         return True
     return not callable(sys.getprofile() or callable)  # one in C sees calls, and nothing could put it back
+
+
+def keeps_casts() -> bool:
+    """Whether a region of this thread keeps casts of parameters from one call to the next: gradients meet in them, in
+    half precision, which a graph below autograd does not know of."""
+    from tesserack.amp import _autocast
+
+    return any(_autocast._state.enabled.values()) and _autocast._state.cache and ts.is_grad_enabled()
 
 
 def settings() -> Iterator[Any]:
