@@ -189,5 +189,5 @@ def test_an_installation_without_onednn_says_what_to_do(monkeypatch: pytest.Monk
         raise OSError("libdnnl.so.3: cannot open shared object file")
 
     monkeypatch.setattr("tesserack_cpu.ctypes.CDLL", open_library)
-    with pytest.raises(FileNotFoundError, match="onednn-cpu-gomp.*virtual environment"):
+    with pytest.raises(FileNotFoundError, match=r"onednn-cpu-gomp.*virtual environment"):
         tesserack_cpu._open(Path("libtesserack_cpu.so"))
