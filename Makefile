@@ -33,7 +33,7 @@ EVERY := tests backends/cpu/tests backends/opencl/tests plugins/kernelgen/tests 
 RANKS := plugins/mpi/tests plugins/ray/tests
 # What is skipped without torch: a folder, and files that ask for it.
 WITH_TORCH = tests/parity $(shell grep -rlE --include='test_*.py' '(importorskip|find_spec)."torch"|from test_conv import torch' \
-  tests/nested tests/compat backends/cpu/tests)
+  tests/nested tests/compat backends/cpu/tests plugins/audio/tests)
 TESTS ?= $(if $(PARITY),$(WITH_TORCH),$(EVERY))
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 # Files stay whole, since their fixtures register devices, the largest go first; a thread that waits leaves its
@@ -175,6 +175,7 @@ $(STAMPS)/cuda: $(STAMPS)/build-deps backends/cuda/pyproject.toml $(call files,p
 
 $(STAMPS)/torch: | $(STAMPS)/venv
 	$(PIP) install $(TORCH) expecttest mkl # what its samples import, and its engine of Fourier transforms
+	$(PIP) install --no-deps torchaudio==2.11.0 # its code in Python, compared under both
 	@touch $@
 
 clean:

@@ -1,5 +1,6 @@
 """Check that no layer includes or imports one above it, that nothing goes in circles, neither in native code nor in
-the package nor in a card, that backends see only the core's public headers, and that no operator asks for a mode.
+the package nor in a card, that backends see only the core's public headers, that no operator asks for a mode, and that
+no folder holds more files than one finds one's way in.
 
 ``python tools/layers.py`` prints one line per violation and fails if there is any. The layers are those of
 ``docs/architecture.md``.
@@ -10,7 +11,9 @@ from __future__ import annotations
 import os
 import re
 import runpy
+import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -58,6 +61,9 @@ PACKAGE_LAYERS = {
 }
 # Packages of cards and plugins, whose modules may import each other in any order, but not in circles.
 CARDS = ("backends/*/tesserack_*", "plugins/*/tesserack_*")
+
+# Files in one folder at most; public programs, one a file, are a list.
+CROWD, LISTS = 40, ("tests/compat/programs",)
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*["<]([^">]+)[">]', re.MULTILINE)
 # Whether gradients are recorded, or a card's work: chosen at the autograd key and by Launch, asked by no operator.
@@ -178,6 +184,16 @@ def include_circles(root: Path = ROOT) -> Iterator[str]:
             yield f"circle of includes in {folder.relative_to(root)}: {', '.join(group)}"
 
 
+def crowded_folders(root: Path = ROOT) -> Iterator[str]:
+    """Folders of the checkout with more files than ``CROWD``; none outside of one."""
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
+    listed = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False).stdout.splitlines()
+    count = Counter(name.rpartition("/")[0] for name in listed if (root / name).is_file())
+    for folder, files in sorted(count.items()):
+        if files > CROWD and folder not in LISTS:
+            yield f"{folder or '.'}: {files} files, more than {CROWD}; split them by subject"
+
+
 def violations() -> list[str]:
     """Every violation, one line each."""
     return [
@@ -187,6 +203,7 @@ def violations() -> list[str]:
         *package_violations(),
         *card_violations(),
         *include_circles(),
+        *crowded_folders(),
     ]
 
 

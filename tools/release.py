@@ -126,6 +126,10 @@ def audited(built: Path, out: Path, platform: str) -> Path:
         versions = [int(minor) for minor in re.findall(r"manylinux_2_(\d+)_", repaired.name)]
         if not versions or min(versions) > int(platform.split("_")[2]):
             sys.exit(f"{built.name} is not for {platform}: auditwheel says {repaired.name}")
+        with zipfile.ZipFile(repaired) as archive:
+            grafted = [name for name in archive.namelist() if ".libs/" in name]
+        if grafted:  # what is published is not the repaired one, which would differ by its build
+            sys.exit(f"{built.name} wants libraries that no package of its own brings: {' '.join(grafted)}")
     return retag(built, platform).replace(out / f"{built.name.rpartition('-')[0]}-{platform}.whl")
 
 
@@ -242,7 +246,14 @@ def parse_arguments() -> argparse.Namespace:
 def chosen(arguments: argparse.Namespace, out: Path) -> list[Target]:
     """The Pythons to build for."""
     found = wheels.pythons()
-    pythons = [p for p in found if not arguments.python or any(f"/{v}." in str(p) for v in arguments.python)]
+    if arguments.python:
+        by_version = {run(p, "-c", "import sys; print('%d.%d' % sys.version_info[:2])").strip(): p for p in found}
+        asked = [version for version in arguments.python if version != "none"]
+        absent = [version for version in asked if version not in by_version]
+        if absent:
+            sys.exit(f"release: Python {', '.join(absent)} is not installed here; there are {', '.join(by_version)}")
+        found = [by_version[version] for version in asked]
+    pythons = found
     if arguments.quick:
         pythons = [Path(sys.executable)]
     driver = (pythons or [Path(sys.executable)])[-1]

@@ -40,7 +40,7 @@ backends.install()
 
 
 def __getattr__(name: str) -> object:
-    if name in _homes.MODULES:
+    if name in _homes.MODULES or name in _homes.PUBLIC:
         return importlib.import_module(f"tesserack.{name}")
     if name in _homes.NAMES:
         value = getattr(importlib.import_module(f"tesserack.{_homes.NAMES[name]}"), name)

@@ -22,3 +22,9 @@ def test_random_collectives_give_what_numpy_does(launch: Any, engine: str, ranks
 def test_messages_objects_groups_and_gradients(launch: Any, engine: str, ranks: int) -> None:
     done = launch("messages.py", ranks, variables={"TESSERACK_COMM": engine})
     assert done.returncode == 0, done.stderr[-3000:]
+
+
+@pytest.mark.parametrize("engine", ["local", "tcp"])
+def test_collectives_by_themselves_and_gradients_of_gradients(launch: Any, engine: str) -> None:
+    done = launch("asynchronous.py", 2, variables={"TESSERACK_COMM": engine})
+    assert done.returncode == 0, done.stderr[-3000:]

@@ -85,3 +85,31 @@ def test_the_example_prints_the_losses_of_one_process(launch: Any) -> None:
 def test_gradients_are_reduced_by_each_kind_of_hook(launch: Any) -> None:
     done = launch("hooks.py", 2)
     assert done.returncode == 0, done.stderr[-3000:]
+
+
+def test_gradients_that_some_have_none_of(launch: Any) -> None:
+    done = launch("ddp_details.py", 2)
+    assert done.returncode == 0, done.stderr[-3000:]
+
+
+def test_collectives_are_seen_by_the_profiler(alone: Any) -> None:
+    with ts.profiler.profile(record_shapes=True) as seen:
+        ts.distributed.all_reduce(ts.ones(3, 4))
+        ts.distributed.all_gather([ts.ones(2)], ts.ones(2), async_op=True).wait()
+    found = [(e.name.partition(":")[2], e.is_async, e.input_shapes) for e in seen.events() if e.is_async]
+    assert found == [("all_reduce", True, [[3, 4]]), ("all_gather", True, [[2]])]
+
+
+def test_debug_levels_are_those_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = ts.distributed.get_debug_level()
+    try:
+        monkeypatch.setenv("TORCH_DISTRIBUTED_DEBUG", "detail")
+        ts.distributed.set_debug_level_from_env()
+        assert ts.distributed.get_debug_level() is ts.distributed.DebugLevel.DETAIL
+        monkeypatch.setenv("TORCH_DISTRIBUTED_DEBUG", "much")
+        with pytest.raises(RuntimeError, match="expected OFF, INFO or DETAIL, got 'much'"):
+            ts.distributed.set_debug_level_from_env()
+        with pytest.raises(TypeError, match="expected a DebugLevel"):
+            ts.distributed.set_debug_level("INFO")  # type: ignore[arg-type]  # what is tested
+    finally:
+        ts.distributed.set_debug_level(before)

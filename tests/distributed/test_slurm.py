@@ -1,6 +1,7 @@
 """Tasks that srun starts: lists of nodes, and programs under Slurm's own daemons where those are installed."""
 
 import os
+import random
 import shutil
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from typing import Any
 
 import pytest
 from tesserack.distributed import _slurm as slurm
+from tesserack.testing import seeds
 
 PROGRAMS = Path(__file__).parent / "programs"
 EXAMPLE = Path(__file__).parents[2] / "examples" / "digits_ranks.py"
@@ -86,6 +88,20 @@ def test_a_task_that_is_killed_ends_the_others() -> None:
     assert done.returncode != 0
     for text in ("TOLD 0", "TOLD 2", "rank 1 has ended"):
         assert text in done.stdout, done.stdout + done.stderr[-3000:]
+
+
+def test_tasks_end_where_one_fails_at_some_step(tmp_path: Path) -> None:
+    """One of a hundred failures, chosen by the run's seed; ``FULL=1``: all. Namespaces end with what runs in them."""
+    for run in range(100) if seeds.full() else [random.Random(seeds.seed()).randrange(100)]:
+        rng = random.Random(run)
+        how = ("killed", "stopped", "raising", "leaving")[run % 4]
+        folder = tmp_path / str(run)
+        folder.mkdir()
+        words = [PROGRAMS / "surviving.py", folder, how, rng.randrange(12), rng.randrange(3)]
+        done = srun("-N", 2, "-n", 3, sys.executable, *words)
+        shown = f"run {run}, {how}: {done.returncode}\n{done.stdout}{done.stderr[-3000:]}"
+        assert done.returncode != 0 and "CAME TO" not in done.stdout, shown
+        assert ("did not come within 8 s" if how == "stopped" else "has ended") in shown, shown
 
 
 def test_the_example_runs_under_srun() -> None:

@@ -81,10 +81,11 @@ def _ends(order: dict[int, list[Any]], stages: int) -> bool:
                     "F": [(stage - 1, "F", chunk)] if stage else [],
                     "I": [(stage, "F", chunk), *([(stage + 1, "I", chunk)] if stage + 1 < stages else [])],
                     "W": [(stage, "I", chunk)],
+                    "B": [(stage, "F", chunk), *([(stage + 1, "I", chunk)] if stage + 1 < stages else [])],
                 }[kind]
                 if not all(need in done for need in needs):
                     break
-                done.add((stage, kind, chunk))
+                done.add((stage, "I" if kind == "B" else kind, chunk))
                 places[rank] += 1
                 moved = True
         if not moved:
@@ -102,6 +103,18 @@ def test_no_order_waits_for_ever(ranks: int) -> None:
         every = [(s, k, c) for s, k, c in itertools.product(range(ranks * local), "FIW", range(count))]
         assert sorted(itertools.chain(*order.values())) == sorted(every), (kind, ranks, local, count)
         assert _ends(order, ranks * local), (kind, ranks, local, count)
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3, 4, 8])
+def test_both_ends_meet(ranks: int) -> None:
+    for count in (2 * ranks, 2 * ranks + 1, 5 * ranks):
+        order = _order(schedules.ScheduleDualPipeV, ranks, 2, count)
+        parts = {"F": "F", "I": "I", "W": "W", "B": "IW"}
+        done = [(s, part, c) for s, kind, c in itertools.chain(*order.values()) for part in parts[kind]]
+        assert sorted(done) == sorted(itertools.product(range(2 * ranks), "FIW", range(count))), (ranks, count)
+        assert _ends(order, 2 * ranks), (ranks, count)
+    with pytest.raises(ValueError, match="at least as many microbatches as stages"):
+        _order(schedules.ScheduleDualPipeV, ranks, 2, 2 * ranks - 1)
 
 
 def test_schedules_are_found_by_name_and_say_what_they_need() -> None:

@@ -8,6 +8,7 @@ import gc
 import sys
 import threading
 import typing
+import warnings
 import weakref
 
 import pytest
@@ -458,6 +459,56 @@ def test_threads_call_what_another_resets():
     finally:
         sys.setswitchinterval(interval)
     assert not wrong
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_casts_of_a_region_are_shared_by_calls_as_in_plain_python(kept):
+    net = nn.Sequential(*[layer for _ in range(3) for layer in (nn.Linear(4, 4), nn.LayerNorm(4), nn.GELU())])
+    twin, data = copy.deepcopy(net), [ts.randn(3, 4) for _ in range(3)]
+    compiled = ts.compile(net, fullgraph=True)
+    for first in range(4):
+        for run in (compiled, twin):
+            with ts.autocast("cpu", ts.bfloat16, cache_enabled=kept):
+                losses = [run(data[(first + k) % 3]).float().square().mean() for k in range(3)]
+            sum(losses).backward()
+            with ts.no_grad():
+                for p in run.parameters():
+                    p.sub_(0.1 * p.grad)
+        assert all(
+            same(p.grad, q.grad) and same(p, q) for p, q in zip(net.parameters(), twin.parameters(), strict=True)
+        )
+    assert compiled._compiled._count == 1
+    with ts.autocast("cpu", ts.float16):
+        assert same(compiled(data[0]), twin(data[0]))
+    assert compiled._compiled._count == 2
+
+
+def test_compilers_get_no_graph_where_casts_are_kept():
+    seen = []
+    layer, x = nn.Linear(4, 4), ts.randn(3, 4)
+    compiled = ts.compile(layer, backend=lambda gm, given: seen.append(gm) or gm.forward)
+    grads = []
+    for run in (compiled, layer):
+        layer.zero_grad()
+        with ts.autocast("cpu", ts.bfloat16):
+            total = sum(run(x + k).float().square().sum() for k in range(3))
+        total.backward()
+        grads.append([p.grad.clone() for p in layer.parameters()])
+    assert same(*grads) and not seen
+    with ts.no_grad(), ts.autocast("cpu", ts.bfloat16):
+        assert same(compiled(x), layer(x)) and len(seen) == 1
+
+
+def test_traces_follow_parameters_whose_cast_was_kept():
+    layer, x = nn.Linear(4, 4), ts.randn(3, 4)
+    with ts.autocast("cpu", ts.bfloat16):
+        layer(x)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            traced = ts.jit.trace(layer, (x,), check_trace=False)
+        with ts.no_grad():
+            layer.weight.mul_(2)
+        assert same(traced(x), layer(x))
 
 
 def test_profilers_in_c_stay_where_they_are():

@@ -25,6 +25,12 @@ def made(graph: _native._Graph) -> list[str]:
     return [name.removeprefix("_c10d_functional::") for name in names if name.startswith("_c10d_functional::")]
 
 
+def test_statistics_are_written_in_training() -> None:
+    where = {op["name"]: op["effects"]["writes_where"] for op in _native._operators()}
+    assert where["batch_norm"] == where["native_batch_norm"] == "training"
+    assert where["instance_norm"] == "use_input_stats" and where["add_"] is None
+
+
 def test_communicating_is_a_fact_of_the_schema(group: str) -> None:
     effects = {op["name"]: op["effects"]["communicates"] for op in _native._operators()}
     assert effects["_c10d_functional::all_reduce"] and effects["_c10d_functional::wait_tensor"]
@@ -60,11 +66,17 @@ def test_collectives_are_kept_as_often_and_in_the_order_they_are_made(group: str
     assert expected[0].shape == (3,)
 
 
-def test_what_a_graph_would_leave_out_is_refused(group: str) -> None:
+@pytest.mark.parametrize("backend", ["local", "fake"])
+def test_what_a_graph_would_leave_out_is_refused(backend: str) -> None:
+    ts.distributed.init_process_group(backend, store=ts.distributed.HashStore(), rank=0, world_size=1)
+
     def program(x):
         y = x * 2
         ts.distributed.all_reduce(y)
         return [y]
 
-    with pytest.raises(RuntimeError, match=r"all_reduce: expected no trace.*_c10d_functional"):
-        record(program, ts.ones(2))
+    try:
+        with pytest.raises(RuntimeError, match=r"all_reduce: expected no trace.*_c10d_functional"):
+            record(program, ts.ones(2))
+    finally:
+        ts.distributed.destroy_process_group()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -248,3 +249,25 @@ def test_gradients_of_other_operators(device: Any) -> None:
     ):
         assert gradcheck(function, (z, w))
         assert gradgradcheck(function, (z, w))
+
+
+@pytest.mark.parametrize("real", [2.0, ts.tensor(2.0), ts.full((3,), 2.0)])
+def test_zeros_of_real_operands_meet_infinities(real: float | ts.Tensor, device: ts.device) -> None:
+    """As in PyTorch, which makes the real operand complex."""
+    real = real.to(device) if isinstance(real, ts.Tensor) else real
+    z = ts.tensor([complex("inf+1j"), complex("1+infj"), 3 + 4j], device=device)
+    for of, finite in ((z * real, 6 + 8j), (real * z, 6 + 8j), (z / real, 1.5 + 2j), (z.clone().mul_(real), 6 + 8j)):
+        infinite, other, plain = of.cpu().tolist()
+        assert infinite.real == math.inf and math.isnan(infinite.imag)
+        assert math.isnan(other.real) and other.imag == math.inf
+        assert plain == finite
+
+
+def test_means_of_infinities(device: ts.device) -> None:
+    for dims in (None, 0):
+        mean = ts.tensor([complex("inf+1j"), 1j], device=device).mean(dims).cpu().item()
+        assert mean.real == math.inf and math.isnan(mean.imag)
+    z = ts.tensor([2 + 4j, 0.0], device=device)
+    assert z.mean().cpu().item() == 1 + 2j
+    quotients = (z / ts.zeros(2, device=device)).cpu().tolist()
+    assert quotients[0] == complex("inf+infj") and math.isnan(quotients[1].real)

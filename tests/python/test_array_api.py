@@ -252,3 +252,15 @@ def test_sizes_are_called_shape() -> None:
             made(2, 3)
         with pytest.raises(ValueError, match="negative"):
             made((-1,))
+
+
+def test_cross_broadcasts() -> None:
+    vectors = xp.asarray([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]])
+    assert xp.linalg.cross(vectors, xp.asarray([0.0, 0.0, 1.0])).tolist() == [[0.0, -1.0, 0.0], [1.0, 0.0, 0.0]]
+
+
+def test_numbers_decide_the_kind_of_a_result() -> None:
+    assert xp.result_type(xp.asarray([1.0], dtype=xp.float32), 1j) == xp.complex64
+    assert xp.result_type(xp.float64, 1j) == xp.complex128
+    assert xp.result_type(xp.asarray([1], dtype=xp.int8), 200) == xp.int8
+    assert xp.result_type(xp.float32, 2.0, True) == xp.float32

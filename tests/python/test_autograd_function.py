@@ -53,7 +53,8 @@ def test_function_gradients_of_both_orders() -> None:
     y = leaf(3, 4)
     assert gradcheck(lambda a, b: Mixed.apply(a, 2.5, b)[::2], (x, y))
     assert gradgradcheck(lambda a, b: Mixed.apply(a, 2.5, b)[::2], (x, y))
-    node = Cube.apply(x).grad_fn
+    cubed = Cube.apply(x)
+    node = cubed.grad_fn
     assert node.name() == "CubeBackward" and node.saved_tensors[0] is x
 
 
@@ -300,3 +301,66 @@ def test_a_function_may_bring_a_jvp_and_tangents_are_those_of_backward() -> None
     assert tangent.item() == 12
     with pytest.raises(NotImplementedError, match="jvp"):
         ts.autograd.Function.jvp(None)
+
+
+class _Noted(ts.autograd.Function):
+    seen = None
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        ctx.k, _Noted.seen = 5, weakref.ref(ctx)
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, grad):
+        ctx.ran = ctx is _Noted.seen()
+        return grad * ctx.k
+
+
+class TestTheContextIsTheNode:
+    """As in PyTorch: one object, which lives as long as the graph and does not keep it."""
+
+    def test_one_object(self):
+        x = ts.ones(2, requires_grad=True)
+        y = _Noted.apply(x)
+        ctx = _Noted.seen()
+        assert ctx is y.grad_fn and ctx is y.sum().grad_fn.next_functions[0][0]
+        assert type(ctx).__name__ == "_NotedBackward" == ctx.name()
+        assert isinstance(ctx, ts.autograd.graph.Node) and isinstance(ctx, ts.autograd.function.FunctionCtx)
+        assert ctx.k == y.grad_fn.k == 5 and ctx.saved_tensors[0] is x
+        y.grad_fn.note = "here"
+        assert ctx.note == "here" and ctx.next_functions[0][0].variable is x
+        ctx.metadata["a"] = 1
+        assert y.grad_fn.metadata == {"a": 1} and ctx(ts.ones(2)).tolist() == [5, 5]
+
+    def test_hooks_and_backward(self):
+        x = ts.ones(2, requires_grad=True)
+        y = _Noted.apply(x)
+        heard = []
+        y.grad_fn.register_hook(lambda into, out: heard.append((into[0].tolist(), out[0].tolist())))
+        y.sum().backward()
+        assert x.grad.tolist() == [5, 5] and heard == [([5, 5], [1, 1])] and y.grad_fn.ran is True
+        edge = ts.autograd.graph.get_gradient_edge(_Noted.apply(x))  # which keeps the graph
+        assert ts.autograd.grad(edge, x, ts.ones(2))[0].tolist() == [5, 5]
+
+    def test_it_goes_with_the_graph(self):
+        x = ts.ones(2, requires_grad=True)
+        y = _Noted.apply(x)
+        kept = y.grad_fn
+        del y
+        assert not hasattr(kept, "next_functions") and kept.k == 5
+        with pytest.raises(RuntimeError, match="gone"):
+            _ = kept.saved_tensors
+        with pytest.raises(RuntimeError, match="freed"):
+            kept(ts.ones(2))
+        del kept
+        assert _Noted.seen() is None
+
+    def test_a_context_that_holds_itself_is_collected(self):
+        x = ts.ones(2, requires_grad=True)
+        y = _Noted.apply(x)
+        y.grad_fn.me, y.grad_fn.result = y.grad_fn, y
+        del y
+        gc.collect()
+        assert _Noted.seen() is None

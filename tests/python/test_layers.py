@@ -1,16 +1,14 @@
-"""What ``tools/layers.py`` refuses, planted in small trees; and how many files lie in a room."""
+"""What ``tools/layers.py`` refuses, planted in small trees; and how many entries the package has."""
 
 from __future__ import annotations
 
 import subprocess
-from collections import Counter
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "core" / "tesserack"
-CROWDED = Path(__file__).with_name("crowded_rooms.txt")
 
 
 @pytest.fixture
@@ -120,10 +118,14 @@ def test_the_package_has_few_entries():
     assert len(entries) <= 30, sorted(entries)
 
 
-def test_no_room_is_crowded():
-    """Folders over 40 files are listed with how many there may be at most; the list may only shrink."""
-    count = Counter(name.rpartition("/")[0] for name in tracked())
-    over = {room: n for room, n in count.items() if n > 40 and room != "tests/compat/programs"}
-    allowed = {room: int(n) for n, room in (line.split(None, 1) for line in CROWDED.read_text().splitlines())}
-    assert {room: n for room, n in over.items() if n > allowed.get(room, 40)} == {}, "split them by subject"
-    assert sorted(set(allowed) - set(over)) == [], f"no longer crowded: take them out of {CROWDED.name}"
+def test_a_crowded_folder_is_found(layers, tmp_path):
+    """In a checkout; files that git ignores do not count."""
+    subprocess.run(["git", "init", "-q", tmp_path], check=True)
+    for number in range(layers.CROWD):
+        (tmp_path / f"{number}.py").touch()
+    (tmp_path / ".gitignore").write_text("*.pyc\n.gitignore\n")
+    (tmp_path / "0.pyc").touch()
+    assert list(layers.crowded_folders(tmp_path)) == []
+    (tmp_path / "one_more.py").touch()
+    (line,) = layers.crowded_folders(tmp_path)
+    assert line.startswith(f".: {layers.CROWD + 1} files, more than {layers.CROWD}")

@@ -127,3 +127,24 @@ def test_entries_do_not_outlive_their_call() -> None:
     vmap(lambda x: kept.append(x) or x * 2)(ts.rand(3))  # type: ignore[func-returns-value]
     with pytest.raises(RuntimeError, match="over"):
         kept[0] + 1
+
+
+@pytest.mark.parametrize("norm", [ts.nn.BatchNorm1d, ts.nn.InstanceNorm1d])
+def test_kept_statistics_are_read_under_transforms(norm: Any) -> None:
+    layer = norm(3, affine=True, track_running_stats=True).eval()
+    layer.running_mean.fill_(0.5)
+    layer.running_var.fill_(4.0)
+    x, versions = ts.randn(2, 3, 4), [b._version for b in layer.buffers()]
+    slope = layer.weight.detach() / (4.0 + layer.eps) ** 0.5
+    ts.testing.assert_close(grad(lambda x: layer(x).sum())(x), slope[:, None].expand(2, 3, 4))
+    ts.testing.assert_close(vmap(grad(lambda x: layer(x[None]).sum()))(x), slope[:, None].expand(2, 3, 4))
+    assert [b._version for b in layer.buffers()] == versions  # nor are they told to have been written
+
+
+@pytest.mark.parametrize("norm", [ts.nn.BatchNorm1d, ts.nn.InstanceNorm1d])
+def test_statistics_that_are_captured_are_not_written_under_transforms(norm: Any) -> None:
+    layer = norm(3, track_running_stats=True)
+    layer.num_batches_tracked = None
+    with pytest.raises(RuntimeError, match="captured"):
+        grad(lambda x: layer(x).sum())(ts.randn(2, 3, 4))
+    assert layer.running_mean.eq(0).all()

@@ -16,3 +16,31 @@ def test_events_know_what_is_around_them():
     assert outer.time_range.start <= product.time_range.start and product.time_range.end <= outer.time_range.end
     assert product.time_range.elapsed_us() == product.cpu_time == product.cpu_time_total
     assert product.cpu_memory_usage == product.memory and product.self_cpu_memory_usage == product.self_memory
+
+
+def test_events_are_gathered_by_where_they_are_called(tmp_path):
+    x = ts.ones(3)
+    with ts.profiler.profile(with_stack=True, record_shapes=True) as prof:
+        with ts.profiler.record_function("outer"):
+            x.exp()
+            x.exp()
+        x[:2].exp()
+
+    def rows(**how):
+        return [row for row in prof.key_averages(**how) if row.key.endswith("exp")]
+
+    assert [row.count for row in rows()] == [3]
+    assert sorted(row.count for row in rows(group_by_input_shape=True)) == [1, 2]
+    by_place = rows(group_by_stack_n=1)
+    assert [row.count for row in by_place] == [1, 1, 1] and all(len(row.stack) == 1 for row in by_place)
+    events = prof.events()
+    outer = next(event for event in events if event.name == "outer")
+    assert [child.name.rpartition("::")[2] for child in outer.cpu_children] == ["exp", "exp"]
+    assert outer.cpu_children[0].cpu_parent is outer and len({event.id for event in events}) == len(events)
+    assert (outer.trace_name, outer.scope, outer.cpu_children[0].scope, outer.kernels) == ("outer", 7, 0, [])
+    text = prof.key_averages().table(top_level_events_only=True)
+    assert "outer" in text
+    top = events.table(top_level_events_only=True)
+    assert top.count("exp") == 1
+    events.export_stacks(tmp_path / "stacks.txt", "self_cpu_time_total")
+    assert "test_profiled_events.py" in (tmp_path / "stacks.txt").read_text()

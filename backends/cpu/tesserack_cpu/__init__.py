@@ -23,11 +23,10 @@ def library() -> str:
     """Path of the backend's shared library, with the libraries it needs already loaded.
 
     The library carries run paths to oneDNN and OpenBLAS as pip lays them out; loading both here first makes other
-    layouts (``pip install --target``) work too. What is absent is left for the loader to complain about: a build
-    without oneDNN does not need it.
+    layouts work too. What is absent is left for the loader to complain about: a build without oneDNN does not need it.
 
     Raises:
-        FileNotFoundError: the shared library is not in the package, so the installation is damaged.
+        FileNotFoundError: the shared library, or oneDNN where it is needed, is not there: the installation is damaged.
 
     >>> library().endswith("libtesserack_cpu.so")
     True
@@ -36,8 +35,20 @@ def library() -> str:
     with _load_time_settings():
         for needed in (_gomp(), _onednn(), _openblas(), path):
             if needed is not None:
-                ctypes.CDLL(str(needed))
+                _open(needed)
     return str(path)
+
+
+def _open(path: Path) -> None:
+    try:
+        ctypes.CDLL(str(path))
+    except OSError as error:
+        if "libdnnl" not in str(error):
+            raise
+        raise FileNotFoundError(
+            f"tesserack_cpu: expected libdnnl.so.3 of onednn-cpu-gomp: {error}; pip install --target leaves it out: "
+            "install into a virtual environment"
+        ) from error
 
 
 # Read once, while the libraries load. libgomp's default is to spin for milliseconds at every barrier, which a busy

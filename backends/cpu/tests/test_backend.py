@@ -12,6 +12,7 @@ from pathlib import Path
 import kernel_harness as h
 import numpy as np
 import pytest
+import tesserack_cpu
 
 
 def test_names_and_probe() -> None:
@@ -179,3 +180,14 @@ def test_a_processor_without_what_was_built_is_refused(tmp_path: Path) -> None:
     status, message, table = h.load_table(library)
     assert status != h.OK and not table
     assert "this one (" in message and "TESSERACK_CPU_ISA=all" in message
+
+
+def test_an_installation_without_onednn_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As `pip install --target` leaves it: libraries outside packages are dropped."""
+
+    def open_library(name: str) -> None:
+        raise OSError("libdnnl.so.3: cannot open shared object file")
+
+    monkeypatch.setattr("tesserack_cpu.ctypes.CDLL", open_library)
+    with pytest.raises(FileNotFoundError, match=r"onednn-cpu-gomp.*virtual environment"):
+        tesserack_cpu._open(Path("libtesserack_cpu.so"))

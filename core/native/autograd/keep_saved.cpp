@@ -56,7 +56,8 @@ void about_to_write(const Operator& op, const Tensor& t) {
 
 // At a key above autograd's, on in threads that watch: before an operator that writes.
 void watch_call(void*, const Operator& op, Frame& f, KeySet keys) {
-  for (size_t k = 0; op.effects.mutates && k < op.schema->args.size(); ++k) {
+  const bool does = writes(op, f);
+  for (size_t k = 0; does && k < op.schema->args.size(); ++k) {
     if (!op.schema->args[k].type.mutated) continue;
     const Value& v = f.args[k];
     if (v.tag == Tag::Tensor)

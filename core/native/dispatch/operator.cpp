@@ -89,7 +89,13 @@ void check_backend_call(const Operator& op, const Frame& f) {
   if (!op.any_device) check_same_device(op, f);
 }
 
+bool writes(const Operator& op, const Frame& f) {
+  const int where = op.effects.writes_where;
+  return op.effects.mutates && (where < 0 || f.args[where].i != 0);
+}
+
 void count_writes(const Operator& op, const Frame& f) {
+  if (!writes(op, f)) return;
   for (size_t k = 0; k < op.schema->args.size(); ++k) {
     if (!op.schema->args[k].type.mutated) continue;
     const Value& v = f.args[k];

@@ -46,6 +46,7 @@ enum class Variant : uint8_t { Functional, Inplace, Out };
 // fusion and planning rely on.
 struct Effects {
   uint64_t mutates = 0;        // bit per argument that is written, from the schema
+  int8_t writes_where = -1;    // the argument that says whether they are: statistics are written in training alone
   bool random = false;         // may draw from a generator
   bool reads_host = false;     // may wait for values of tensors
   bool data_dependent = false; // sizes of results follow from values: no rule tells them without the data
@@ -155,6 +156,7 @@ Operator& mutable_operator(const Operator& op); // to add kernels
 // What kernels at a backend's key do around their work: tensors share the device, and versions of what is written
 // count.
 void check_backend_call(const Operator& op, const Frame& f);
+bool writes(const Operator& op, const Frame& f); // whether this call does, by Effects::mutates and writes_where
 void count_writes(const Operator& op, const Frame& f);
 bool runs_body(const Operator& op, int key); // the key, a backend's, holds nothing but the operator's body
 

@@ -63,15 +63,17 @@ template <class F> void for_each_tensor(const Frame& frame, F&& f) {
   }
 }
 
+bool keeps_cast(const Tensor& t) {
+  return autocast().keep && t.dtype() == DType::Float32 && requires_grad(t) && is_leaf(t) && grad_enabled();
+}
+
+const Op kCast("_autocast_cast");
+
+// A program that is written down asks for a cast that is kept by an operator: each run has what is kept then.
 Tensor cast_to(const Tensor& t, DType to) {
   if (t.dtype() == to) return t;
-  ThreadAutocast& state = autocast();
-  bool parameter = state.keep && t.dtype() == DType::Float32 && requires_grad(t) && is_leaf(t) && grad_enabled();
-  if (!parameter) return ops::to_dtype(t, to);
-  auto at = state.kept.find(t.impl());
-  if (at != state.kept.end() && at->second.result.dtype() == to && at->second.holds()) return at->second.result;
-  if (at != state.kept.end()) state.kept.erase(at);
-  return state.kept.emplace(t.impl(), Cast{t, ops::to_dtype(t, to)}).first->second.result;
+  if (!keeps_cast(t)) return ops::to_dtype(t, to);
+  return thread_state().include & key_bit(key::Tracer) ? kCast(t, to) : autocast_cast(t, to);
 }
 
 // float64 and what is not real floating point stay as they are.
@@ -162,6 +164,26 @@ void run_cast(void* ctx, const Operator& op, Frame& f, KeySet keys) {
 }
 
 } // namespace
+
+Tensor autocast_cast(const Tensor& t, DType to) {
+  if (t.dtype() == to) return t;
+  if (!keeps_cast(t)) return ops::to_dtype(t, to);
+  ThreadAutocast& state = autocast();
+  auto at = state.kept.find(t.impl());
+  if (at != state.kept.end() && at->second.result.dtype() == to && at->second.holds()) return at->second.result;
+  if (at != state.kept.end()) state.kept.erase(at);
+  return state.kept.emplace(t.impl(), Cast{t, ops::to_dtype(t, to)}).first->second.result;
+}
+
+void describe_autocast(std::string& out) {
+  const ThreadAutocast& state = autocast();
+  for (const auto& [name, dtype] : state.dtypes) {
+    out += name;
+    out += '\0';
+    out += static_cast<char>(dtype);
+  }
+  out += static_cast<char>(state.keep);
+}
 
 void set_autocast_policy(const std::string& base, AutocastPolicy host, AutocastPolicy device) {
   auto found = overloads(base);

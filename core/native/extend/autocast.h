@@ -20,6 +20,10 @@ void set_autocast_policy(const std::string& base, AutocastPolicy host, AutocastP
 void set_autocast_dtype(const std::string& backend, DType dtype);
 // Casts of parameters are kept while a region with `keep` lasts; this drops them.
 void clear_autocast_cache();
+// What an operator is given in the place of a tensor: the cast that is kept of a parameter, or one of now.
+Tensor autocast_cast(const Tensor& t, DType to);
+// The regions of this thread, in bytes that are equal only where casts are.
+void describe_autocast(std::string& out);
 void keep_autocast_casts(bool keep);
 
 } // namespace ts

@@ -106,18 +106,11 @@ Item Graph::copy_item(const Graph& from, const Item& item) {
 
 // --- effects -----------------------------------------------------------------------------------------------------
 
-namespace {
-// Normalisations write their running statistics where this argument is true.
-const std::unordered_map<std::string_view, std::string_view> kWritesWhere = {
-    {"batch_norm", "training"}, {"native_batch_norm", "training"}, {"instance_norm", "use_input_stats"}};
-} // namespace
-
 bool writes(const Graph& g, const Node& n) {
   if (!n.op || !n.op->effects.mutates) return false;
-  auto where = kWritesWhere.find(n.op->name());
-  int k = where == kWritesWhere.end() ? -1 : n.op->schema->find(where->second);
-  if (k < 0) return true;
-  const Item& asked = g.args(n)[static_cast<size_t>(k)];
+  const int where = n.op->effects.writes_where;
+  if (where < 0) return true;
+  const Item& asked = g.args(n)[static_cast<size_t>(where)];
   return asked.is_value || asked.i != 0;
 }
 

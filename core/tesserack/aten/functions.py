@@ -8,6 +8,7 @@ from typing import Any
 import tesserack as ts
 from tesserack import Tensor
 from tesserack.aten.layers import LAYERS
+from tesserack.aten.signatures import SIGNATURES
 from tesserack.ops.copies import as_strided_scatter
 from tesserack.ops.registry import operators
 
@@ -136,6 +137,7 @@ def _pinned(self: Tensor, device: Any = None) -> Tensor:
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     **LAYERS,
+    **SIGNATURES,
     "_to_copy": _to_copy,
     "lift_fresh": lambda self: self,
     "lift": lambda self: self,

@@ -13,7 +13,8 @@ from tesserack.aten.layers import is_whole
 from tesserack.aten.names import is_leaf, shown
 from tesserack.aten.operators import _shown
 from tesserack.aten.parts import NUMBER_FIRST, PARTS, SEEN
-from tesserack.aten.renamed import RENAMED
+from tesserack.aten.renamed import RENAMED, Form
+from tesserack.aten.whole import whole_form, whole_overloads
 from tesserack.library.dispatch import Call
 
 __all__ = ["TorchDispatchMode", "disabled_modes", "entered", "stack", "within_composite"]
@@ -64,6 +65,8 @@ class TorchDispatchMode:
     supports_higher_order_operators = False
     # Whether what has no gradient of its own is seen as its parts where one is recorded: they are what is saved.
     sees_parts_of_recorded = False
+    # The composed operators that it is given whole, all the same.
+    whole: frozenset[Any] = frozenset()
 
     def __init__(self, _dispatch_key: Any = None) -> None:
         self._dispatch_key = _dispatch_key
@@ -121,6 +124,10 @@ def _kernel(call: Call, *args: Any) -> Any:
     how = shown(call.op, call.schema)
     tensors = [*_tensors(args)]
     types = _types(tensors)
+    if _state.modes and _state.modes[-1].whole:
+        form = whole_form(call.op, call.schema, args)
+        if form is not None and form.func in _state.modes[-1].whole:
+            return _handed(form, types)
     parted = call.composite and not is_leaf(how.base) and not is_whole(how.base, args)
     if parted and call.op in SEEN:
         found = SEEN[call.op](*args)
@@ -137,11 +144,14 @@ def _kernel(call: Call, *args: Any) -> Any:
         return call.redispatch(*args)
     renamed = RENAMED.get(call.op)
     if renamed is not None:
-        form = renamed(*args)
-        result = _hand_over(form.func, types, form.args, form.kwargs)
-        return result if form.pick is None else result[form.pick]
+        return _handed(renamed(*args), types)
     positional, keywords = how.arguments(args)
     return _hand_over(how.overload(args), types, positional, keywords)
+
+
+def _handed(form: Form, types: list[type[Tensor]]) -> Any:
+    result = _hand_over(form.func, types, form.args, form.kwargs)
+    return result if form.pick is None else result[form.pick]
 
 
 def _by_parts(call: Call, args: Any, types: list[type[Tensor]], tensors: list[Tensor]) -> Any:
@@ -227,6 +237,8 @@ def _of_aten_alone(func: Any, args: Any, kwargs: Any) -> Any:
     tensors = [*_tensors(args), *_tensors([*kwargs.values()])]
     if not _state.modes or _records(tensors):
         return NotImplemented
+    if func in whole_overloads() and func not in _state.modes[-1].whole:
+        return NotImplemented  # the operator here goes by its parts
     return _hand_over(func, _types(tensors), args, kwargs)
 
 

@@ -10,6 +10,7 @@ from tesserack._native import Tensor
 from tesserack._tensor.overrides import handle_torch_function, has_torch_function_unary
 from tesserack.aten.missing import MissingNameError
 from tesserack.aten.schema import FunctionSchema, parse
+from tesserack.aten.signatures import SCHEMAS
 from tesserack.ops.registry import operators
 
 __all__ = ["OpOverload", "OpOverloadPacket", "namespace"]
@@ -47,7 +48,8 @@ class OpOverload:
         self.__module__ = packet.__module__
         record = _overloads().get(packet.__name__, {}).get(overload)
         self._exact = record is not None and packet.namespace == "aten"
-        self._text = record["schema"] if record else packet.schema
+        own = record is not None and packet.__name__ not in SCHEMAS
+        self._text = record["schema"] if record is not None and own else packet.schema
         self._function: Any = None
         self._adapted: Any = None
 
@@ -109,6 +111,8 @@ class OpOverloadPacket:
         """The text of the first overload's schema; empty for an operator that there is not."""
         if self.namespace != "aten":
             return library.get(self._qualified_op_name).schema
+        if self.__name__ in SCHEMAS:
+            return SCHEMAS[self.__name__]
         return next((record["schema"] for record in _overloads().get(self.__name__, {}).values()), "")
 
     def overloads(self) -> list[str]:

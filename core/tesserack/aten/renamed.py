@@ -70,6 +70,15 @@ def _sort(self: Tensor, dim: int, descending: bool, stable: bool) -> Form:
     return _form("sort.stable", self, stable=True, **options, **({"descending": True} if descending else {}))
 
 
+def _clamp(self: Tensor, min: Any, max: Any) -> Form:
+    of_tensors = isinstance(min, Tensor) or isinstance(max, Tensor)
+    return _form("clamp.Tensor" if of_tensors else "clamp", self, min, max)
+
+
+def _embedding(input: Tensor, weight: Tensor, padding_idx: int | None) -> Form:
+    return _form("embedding", weight, input, *(() if padding_idx is None else (padding_idx,)))
+
+
 def _layer(name: str) -> Callable[..., Form]:
     def form(*args: Any) -> Form:
         full, positional, keywords = NAMES[name](*args)
@@ -92,6 +101,11 @@ RENAMED: dict[str, Callable[..., Form]] = {
     "_dropout_apply": lambda self, mask, scale: _form("native_dropout_backward", self, mask, scale),
     "attention_blocks": _attention,
     "sort": _sort,
+    "clamp_both": _clamp,
+    "embedding": _embedding,
+    "prelu_kernel": lambda self, weight: _form("_prelu_kernel", self, weight),
+    "cdist_by_differences": lambda x1, x2, p: _form("_cdist_forward", x1, x2, p, 2),
+    "cdist_by_products": lambda x1, x2: _form("_cdist_forward", x1, x2, 2.0, 1),
     "swapaxes": lambda self, dim0, dim1: _form("transpose.int", self, dim0, dim1),
     "swapdims": lambda self, dim0, dim1: _form("transpose.int", self, dim0, dim1),
     "square": lambda self: _form("pow.Tensor_Scalar", self, 2),

@@ -13,6 +13,9 @@ from tesserack._native import FunctionCtx, Tensor
 __all__ = ["Function", "FunctionCtx", "once_differentiable"]
 
 
+BackwardCFunction = FunctionCtx  # what PyTorch calls the nodes of functions in Python, which their contexts are
+
+
 class VmapInfo(NamedTuple):
     """What the ``vmap`` of a custom function is told of the call of :func:`tesserack.vmap` it is in."""
 

@@ -53,7 +53,8 @@ def get_gradient_edge(tensor: Tensor) -> GradientEdge:
         with _native.enable_grad():
             view: Any = tensor.view_as(tensor)
         node = view.grad_fn.next_functions[0][0]
-    return GradientEdge(node, int(tensor.output_nr), node)
+    keeper = getattr(node, "_keeper", None)  # of a function in Python, whose context does not keep its graph
+    return GradientEdge(node, int(tensor.output_nr), node if keeper is None else keeper())
 
 
 def increment_version(tensor: Tensor | Iterable[Tensor]) -> None:

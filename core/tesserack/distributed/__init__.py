@@ -22,6 +22,7 @@ from tesserack.distributed._collectives import (
     reduce_scatter_tensor,
     scatter,
 )
+from tesserack.distributed._debug import DebugLevel, get_debug_level, set_debug_level, set_debug_level_from_env
 from tesserack.distributed._engine import Engine
 from tesserack.distributed._errors import (
     DistBackendError,
@@ -81,6 +82,7 @@ from tesserack.distributed._world import (
     new_subgroups_by_enumeration,
     split_group,
 )
+from tesserack.distributed._world import get_default_group as _get_default_group  # noqa: F401
 from tesserack.distributed.device_mesh import DeviceMesh, init_device_mesh
 
 # Names that PyTorch gives the same functions.
@@ -93,6 +95,7 @@ __all__ = [
     "Backend",
     "BarrierOptions",
     "BroadcastOptions",
+    "DebugLevel",
     "DeviceMesh",
     "DistBackendError",
     "DistError",
@@ -133,6 +136,7 @@ __all__ = [
     "gather_object",
     "get_backend",
     "get_backend_config",
+    "get_debug_level",
     "get_default_backend_for_device",
     "get_global_rank",
     "get_group_rank",
@@ -164,5 +168,7 @@ __all__ = [
     "scatter_object_list",
     "send",
     "send_object_list",
+    "set_debug_level",
+    "set_debug_level_from_env",
     "split_group",
 ]

@@ -25,6 +25,13 @@ def _spread(data: Tensor, tensors: Sequence[Tensor]) -> None:
         tensor.detach().copy_(part.view(tensor.shape))
 
 
+def _of_one_dtype(tensors: Sequence[Tensor], op: Any) -> Sequence[Tensor]:
+    """Tensors; complex ones beside real ones as pairs of those, which add up alike."""
+    if op not in (ReduceOp.SUM, ReduceOp.AVG) or len({t.is_complex() for t in tensors}) < 2:
+        return tensors
+    return [ts.view_as_real(t.detach()) if t.is_complex() else t for t in tensors]
+
+
 class _Spreading(Work):
     """Waits for a collective over joined tensors, then gives them their parts."""
 
@@ -46,13 +53,14 @@ class _Spreading(Work):
 def all_reduce_coalesced(
     tensors: Sequence[Tensor], op: Any = ReduceOp.SUM, group: Any = None, async_op: bool = False
 ) -> Work | None:
-    """:func:`all_reduce` of tensors of one dtype, by one collective."""
-    flat("all_reduce_coalesced", tensors)
-    data = _flattened(tensors)
+    """:func:`all_reduce` of tensors of one dtype, by one collective. Sums take complex ones beside their real ones."""
+    parts = _of_one_dtype(tensors, op)
+    flat("all_reduce_coalesced", parts)
+    data = _flattened(parts)
     work = over.all_reduce(data, op, group, async_op)
     if work is not None:
-        return _Spreading(work, data, tensors)
-    _spread(data, tensors)
+        return _Spreading(work, data, parts)
+    _spread(data, parts)
     return None
 
 

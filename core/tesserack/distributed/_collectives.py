@@ -13,7 +13,7 @@ from typing import Any
 import tesserack as ts
 from tesserack import Tensor
 from tesserack.distributed._group import ProcessGroup
-from tesserack.distributed._memory import check, flat, given, shape_text, taken
+from tesserack.distributed._memory import check, flat, given, taken
 from tesserack.distributed._reduce_op import RedOpType, ReduceOp
 from tesserack.distributed._work import Work
 from tesserack.distributed._world import resolve
@@ -80,7 +80,7 @@ def broadcast(
         if made.rank() != root:
             finish()
 
-    return made.run("broadcast", call, job, async_op, [tensor], shape_text(tensor))
+    return made.run("broadcast", call, job, async_op, [tensor], tensor)
 
 
 def all_reduce(tensor: Tensor, op: Any = ReduceOp.SUM, group: Any = None, async_op: bool = False) -> Work | None:
@@ -110,7 +110,7 @@ def all_reduce(tensor: Tensor, op: Any = ReduceOp.SUM, group: Any = None, async_
         made.engine.all_reduce(memory, memory, code, call)
         finish()
 
-    return made.run("all_reduce", call, job, async_op, [tensor], shape_text(tensor))
+    return made.run("all_reduce", call, job, async_op, [tensor], tensor)
 
 
 def _all_reduce_sparse(tensor: Tensor, op: Any, made: ProcessGroup, async_op: bool) -> Work | None:
@@ -162,7 +162,7 @@ def reduce(
         made.engine.reduce(source, memory, code, root, call)
         finish()
 
-    return made.run("reduce", call, job, async_op, [tensor], shape_text(tensor))
+    return made.run("reduce", call, job, async_op, [tensor], tensor)
 
 
 def _many(op: str, tensors: Sequence[Tensor]) -> tuple[list[Tensor], Callable[[], None]]:
@@ -214,7 +214,7 @@ def all_gather(tensor_list: Sequence[Tensor], tensor: Tensor, group: Any = None,
         made.engine.all_gather(source, targets, call)
         finish()
 
-    return made.run("all_gather", call, job, async_op, [list(tensor_list)], shape_text(tensor))
+    return made.run("all_gather", call, job, async_op, [list(tensor_list)], tensor)
 
 
 def all_gather_into_tensor(
@@ -238,7 +238,7 @@ def all_gather_into_tensor(
         made.engine.all_gather(source, parts, call)
         finish()
 
-    return made.run("all_gather_into_tensor", call, job, async_op, [output_tensor], shape_text(input_tensor))
+    return made.run("all_gather_into_tensor", call, job, async_op, [output_tensor], input_tensor)
 
 
 def gather(
@@ -272,7 +272,7 @@ def gather(
         made.engine.gather(source, targets, counts, root, call)
         finish()
 
-    return made.run("gather", call, job, async_op, [list(gather_list or ())], shape_text(tensor))
+    return made.run("gather", call, job, async_op, [list(gather_list or ())], tensor)
 
 
 def scatter(
@@ -306,7 +306,7 @@ def scatter(
         made.engine.scatter(sources, memory, counts, root, call)
         finish()
 
-    return made.run("scatter", call, job, async_op, [tensor], shape_text(tensor))
+    return made.run("scatter", call, job, async_op, [tensor], tensor)
 
 
 def reduce_scatter(
@@ -340,7 +340,7 @@ def _reduce_scatter(
         made.engine.reduce_scatter(sources, memory, code, call)
         finish()
 
-    return made.run(name, call, job, async_op, [output], shape_text(output))
+    return made.run(name, call, job, async_op, [output], output)
 
 
 def reduce_scatter_tensor(
@@ -378,7 +378,7 @@ def all_to_all(
         made.engine.all_to_all(sources, targets, call)
         finish()
 
-    return made.run("all_to_all", call, job, async_op, [list(output_tensor_list)], shape_text(input_tensor_list[0]))
+    return made.run("all_to_all", call, job, async_op, [list(output_tensor_list)], input_tensor_list[0])
 
 
 def _splits(op: str, tensor: Tensor, sizes: Sequence[int] | None, ranks: int, what: str) -> list[int]:
@@ -415,7 +415,7 @@ def all_to_all_single(
         made.engine.all_to_all(sources, targets, call)
         finish()
 
-    return made.run("all_to_all_single", call, job, async_op, [output], shape_text(input))
+    return made.run("all_to_all_single", call, job, async_op, [output], input)
 
 
 def barrier(group: Any = None, async_op: bool = False, device_ids: Any = None, timeout: Any = None) -> Work | None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from tesserack import Tensor
 from tesserack.distributed._engine import Call, Engine
-from tesserack.distributed._group import ProcessGroup, user_line
+from tesserack.distributed._group import ProcessGroup, refuse_traced, user_line
+from tesserack.distributed._memory import shape_text
 from tesserack.distributed._recorder import written
 from tesserack.distributed._work import Work
 
@@ -108,18 +110,21 @@ class FakeGroup(ProcessGroup):
     engine: FakeEngine
 
     def run(
-        self, op: str, call: Call, job: Callable[[], Any], async_op: bool, result: Any, told: str = ""
+        self, op: str, call: Call, job: Callable[[], Any], async_op: bool, result: Any, of: Tensor | None = None
     ) -> Work | None:
-        work, _ = self._done(op, self.recorder.begin(op, told, call.where), job, result)
+        refuse_traced(op)
+        entry = self.recorder.begin(op, "" if of is None else shape_text(of), call.where)
+        work, _ = self._done(op, entry, job, result)
         if async_op:
             return work
         work.wait()
         return None
 
     def post(
-        self, op: str, peer: int, job: Callable[[], Any], async_op: bool, result: Any, told: str = ""
+        self, op: str, peer: int, job: Callable[[], Any], async_op: bool, result: Any, tensor: Tensor
     ) -> Work | int:
-        entry = self.recorder.begin(op, f"{told} rank {peer}", user_line(), kind="message")
+        refuse_traced(op)
+        entry = self.recorder.begin(op, f"{shape_text(tensor)} rank {peer}", user_line(), kind="message")
         work, given = self._done(op, entry, job, result)
         if async_op:
             return work

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import threading
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any
 
-from tesserack import _native
+from tesserack import Tensor, _native
 from tesserack.distributed._engine import Call, Engine
+from tesserack.distributed._memory import shape_text
 from tesserack.distributed._recorder import Recorder, written
 from tesserack.distributed._work import Runner, Work
 
 __all__ = ["ProcessGroup", "user_line"]
+
+NOTHING = contextlib.nullcontext()
 
 
 def user_line() -> str:
@@ -87,19 +91,30 @@ class ProcessGroup:
         self.splits[key] = self.splits.get(key, 0) + 1
         return f"{self.group_name}/{key}/{self.splits[key]}"
 
-    def call(self, timeout: timedelta | None = None) -> Call:
+    def call(self, timeout: timedelta | float | None = None) -> Call:
         """What a collective called here says of itself."""
-        return Call((timeout or self.timeout).total_seconds(), user_line())
+        asked = self.timeout if timeout is None else timeout
+        return Call(asked.total_seconds() if isinstance(asked, timedelta) else float(asked), user_line())
+
+    def profiled(self, op: str, of: Tensor | None) -> contextlib.AbstractContextManager[None]:
+        """An event of the profiler, where one records, by PyTorch's name: ``gloo:all_reduce``."""
+        profiler: Any = sys.modules.get("tesserack.utils.profiler._record")
+        if profiler is None or not profiler._active:
+            return NOTHING
+        shapes = [] if of is None else [list(of.shape)]
+        event: contextlib.AbstractContextManager[None] = profiler.communicating(f"{self.backend_name}:{op}", shapes)
+        return event
 
     def run(
-        self, op: str, call: Call, job: Callable[[], Any], async_op: bool, result: Any, told: str = ""
+        self, op: str, call: Call, job: Callable[[], Any], async_op: bool, result: Any, of: Tensor | None = None
     ) -> Work | None:
         """Do a collective after those before it: now, or by itself."""
         refuse_traced(op)
-        entry = self.recorder.begin(op, told, call.where)
+        entry = self.recorder.begin(op, "" if of is None else shape_text(of), call.where)
+        event = self.profiled(op, of)
 
         def noted() -> Any:
-            with written(entry):
+            with written(entry), event:
                 return job()
 
         if not async_op and self._collectives.idle:
@@ -113,16 +128,17 @@ class ProcessGroup:
         return None
 
     def post(
-        self, op: str, peer: int, job: Callable[[], Any], async_op: bool, result: Any, told: str = ""
+        self, op: str, peer: int, job: Callable[[], Any], async_op: bool, result: Any, tensor: Tensor
     ) -> Work | int:
         """Do a send or receive after those before it in the same direction."""
         refuse_traced(op)
         direction = "to" if op == "send" else "from"
-        of = f"{told} {direction} {'any rank' if peer < 0 else f'rank {peer}'}"
+        of = f"{shape_text(tensor)} {direction} {'any rank' if peer < 0 else f'rank {peer}'}"
         entry = self.recorder.begin(op, of, user_line(), kind="message")
+        event = self.profiled("send" if op == "send" else "recvAnySource" if peer < 0 else "recv", tensor)
 
         def noted() -> Any:
-            with written(entry):
+            with written(entry), event:
                 return job()
 
         runner = self._letters.get((op, peer))

@@ -7,7 +7,7 @@ from typing import Any
 
 from tesserack import Tensor
 from tesserack.distributed._group import ProcessGroup
-from tesserack.distributed._memory import given, shape_text, taken
+from tesserack.distributed._memory import given, taken
 from tesserack.distributed._work import Work
 from tesserack.distributed._world import resolve
 
@@ -28,9 +28,7 @@ def _send(tensor: Tensor, dst: Any, group: Any, tag: int, group_dst: Any, async_
     if made is None:
         return None
     peer, call, memory = _peer(made, "send", dst, group_dst), made.call(), given("send", tensor)
-    return made.post(
-        "send", peer, lambda: made.engine.send(memory, peer, tag, call), async_op, [tensor], shape_text(tensor)
-    )
+    return made.post("send", peer, lambda: made.engine.send(memory, peer, tag, call), async_op, [tensor], tensor)
 
 
 def _receive(tensor: Tensor, src: Any, group: Any, tag: int, group_src: Any, async_op: bool) -> Any:
@@ -46,7 +44,7 @@ def _receive(tensor: Tensor, src: Any, group: Any, tag: int, group_src: Any, asy
         finish()
         return made.ranks[source]
 
-    return made.post("receive", peer, job, async_op, [tensor], shape_text(tensor))
+    return made.post("receive", peer, job, async_op, [tensor], tensor)
 
 
 def send(tensor: Tensor, dst: int | None = None, group: Any = None, tag: int = 0, group_dst: int | None = None) -> None:

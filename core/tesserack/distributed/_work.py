@@ -58,6 +58,8 @@ class Work:
         """Of a receive from any rank: whom it was from."""
         return self._source
 
+    _source_rank = source_rank
+
     def get_future(self) -> Any:
         """A :class:`tesserack.futures.Future` of the list of tensors."""
         from tesserack.utils.futures import Future

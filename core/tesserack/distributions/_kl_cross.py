@@ -7,15 +7,12 @@ from typing import Any
 
 import tesserack as ts
 from tesserack import Tensor
-from tesserack.distributions.bernoulli import Bernoulli
+from tesserack.distributions.bernoulli import Bernoulli, ContinuousBernoulli
 from tesserack.distributions.beta import Beta
 from tesserack.distributions.binomial import Binomial
-from tesserack.distributions.continuous_bernoulli import ContinuousBernoulli
-from tesserack.distributions.exponential import Exponential
+from tesserack.distributions.exponential import Exponential, Gumbel, Laplace
 from tesserack.distributions.gamma import Gamma
-from tesserack.distributions.gumbel import Gumbel
 from tesserack.distributions.kl import register_kl
-from tesserack.distributions.laplace import Laplace
 from tesserack.distributions.normal import Normal
 from tesserack.distributions.pareto import Pareto
 from tesserack.distributions.poisson import Poisson

@@ -7,30 +7,24 @@ from typing import Any
 
 import tesserack as ts
 from tesserack import Tensor
-from tesserack.distributions.bernoulli import Bernoulli
-from tesserack.distributions.beta import Beta
-from tesserack.distributions.binomial import Binomial
-from tesserack.distributions.categorical import Categorical
+from tesserack.distributions.bernoulli import Bernoulli, ContinuousBernoulli
+from tesserack.distributions.beta import Beta, Dirichlet
+from tesserack.distributions.binomial import Binomial, Geometric
+from tesserack.distributions.categorical import Categorical, OneHotCategorical
 from tesserack.distributions.cauchy import Cauchy
-from tesserack.distributions.continuous_bernoulli import ContinuousBernoulli
-from tesserack.distributions.dirichlet import Dirichlet
 from tesserack.distributions.exp_family import ExponentialFamily
-from tesserack.distributions.exponential import Exponential
+from tesserack.distributions.exponential import Exponential, Gumbel, Laplace
 from tesserack.distributions.gamma import Gamma
-from tesserack.distributions.geometric import Geometric
-from tesserack.distributions.gumbel import Gumbel
-from tesserack.distributions.half_normal import HalfNormal
 from tesserack.distributions.independent import Independent
 from tesserack.distributions.kl import kl_divergence, register_kl
-from tesserack.distributions.laplace import Laplace
-from tesserack.distributions.lowrank_multivariate_normal import (
+from tesserack.distributions.multivariate_normal import (
     LowRankMultivariateNormal,
+    MultivariateNormal,
+    batch_mahalanobis,
     lowrank_log_det,
     lowrank_mahalanobis,
 )
-from tesserack.distributions.multivariate_normal import MultivariateNormal, batch_mahalanobis
-from tesserack.distributions.normal import Normal
-from tesserack.distributions.one_hot_categorical import OneHotCategorical
+from tesserack.distributions.normal import HalfNormal, Normal
 from tesserack.distributions.pareto import Pareto
 from tesserack.distributions.poisson import Poisson
 from tesserack.distributions.transformed_distribution import TransformedDistribution

@@ -1,4 +1,4 @@
-"""The multivariate normal distribution."""
+"""Normal distributions of vectors."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tesserack.distributions import constraints
 from tesserack.distributions.distribution import Distribution
 from tesserack.distributions.utils import lazy_property
 
-__all__ = ["MultivariateNormal"]
+__all__ = ["LowRankMultivariateNormal", "MultivariateNormal"]
 
 
 def batch_mahalanobis(scale_tril: Tensor, diff: Tensor) -> Tensor:
@@ -141,4 +141,128 @@ class MultivariateNormal(Distribution):
 
     def entropy(self) -> Tensor:
         value = 0.5 * self._event_shape[0] * (1.0 + math.log(2 * math.pi)) + self._half_log_det()
+        return value.expand(self._batch_shape)
+
+
+def capacitance_tril(factor: Tensor, diagonal: Tensor) -> Tensor:
+    """The Cholesky factor of I + W^T D^-1 W, for W (..., n, r) and D's diagonal (..., n)."""
+    scaled = factor.mT / diagonal.unsqueeze(-2)
+    identity = ts.eye(factor.shape[-1], dtype=factor.dtype, device=factor.device)
+    return ts.linalg.cholesky(scaled @ factor + identity)  # type: ignore[no-any-return]
+
+
+def lowrank_log_det(diagonal: Tensor, capacitance: Tensor) -> Tensor:
+    """log det(W W^T + D), by the matrix determinant lemma."""
+    return 2 * capacitance.diagonal(dim1=-2, dim2=-1).log().sum(-1) + diagonal.log().sum(-1)
+
+
+def lowrank_mahalanobis(factor: Tensor, diagonal: Tensor, diff: Tensor, capacitance: Tensor) -> Tensor:
+    """x^T (W W^T + D)^-1 x, by Woodbury's identity."""
+    scaled = factor.mT / diagonal.unsqueeze(-2)
+    projected = (scaled @ diff.unsqueeze(-1)).squeeze(-1)
+    return (diff.pow(2) / diagonal).sum(-1) - batch_mahalanobis(capacitance, projected)
+
+
+class LowRankMultivariateNormal(Distribution):
+    """The normal distribution of covariance W W^T + D: ``cov_factor`` W (n, r), ``cov_diag`` the diagonal of D (n)."""
+
+    arg_constraints: Any = {
+        "loc": constraints.real_vector,
+        "cov_factor": constraints.independent(constraints.real, 2),
+        "cov_diag": constraints.independent(constraints.positive, 1),
+    }
+    support: Any = constraints.real_vector
+    has_rsample: Any = True
+
+    def __init__(self, loc: Tensor, cov_factor: Tensor, cov_diag: Tensor, validate_args: bool | None = None) -> None:
+        if loc.dim() < 1:
+            raise ValueError("loc must be at least one-dimensional.")
+        if cov_factor.dim() < 2:
+            raise ValueError("cov_factor must be at least two-dimensional, with optional leading batch dimensions")
+        event_shape = loc.shape[-1:]
+        if cov_factor.shape[-2:-1] != event_shape:
+            raise ValueError(f"cov_factor must be a batch of matrices with shape {event_shape[0]} x m")
+        if cov_diag.shape[-1:] != event_shape:
+            raise ValueError(f"cov_diag must be a batch of vectors with shape {tuple(event_shape)}")
+        try:
+            batch_shape = ts.broadcast_shapes(loc.shape[:-1], cov_factor.shape[:-2], cov_diag.shape[:-1])
+        except RuntimeError as e:
+            raise ValueError(
+                f"Incompatible batch shapes: loc {tuple(loc.shape)}, cov_factor {tuple(cov_factor.shape)}, "
+                f"cov_diag {tuple(cov_diag.shape)}"
+            ) from e
+        self.loc = loc.expand((*batch_shape, *event_shape))
+        self.cov_factor = cov_factor.expand((*batch_shape, *cov_factor.shape[-2:]))
+        self.cov_diag = cov_diag.expand((*batch_shape, *event_shape))
+        self._unbroadcasted_cov_factor = cov_factor
+        self._unbroadcasted_cov_diag = cov_diag
+        self._capacitance_tril = capacitance_tril(cov_factor, cov_diag)
+        super().__init__(batch_shape, event_shape, validate_args=validate_args)
+
+    def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
+        new = self._expanded(LowRankMultivariateNormal, batch_shape, ("cov_factor",), _instance, event_dims=2)
+        new.loc = self.loc.expand((*new.batch_shape, *self.event_shape))
+        new.cov_diag = self.cov_diag.expand((*new.batch_shape, *self.event_shape))
+        for name in ("_unbroadcasted_cov_factor", "_unbroadcasted_cov_diag", "_capacitance_tril"):
+            setattr(new, name, getattr(self, name))
+        return new
+
+    @property
+    def mean(self) -> Tensor:
+        return self.loc
+
+    @property
+    def mode(self) -> Tensor:
+        return self.loc
+
+    def _matrix_shape(self) -> Size:
+        return self._batch_shape + self._event_shape + self._event_shape
+
+    @lazy_property
+    def variance(self) -> Tensor:
+        """The variance, elementwise."""
+        value = self._unbroadcasted_cov_factor.pow(2).sum(-1) + self._unbroadcasted_cov_diag
+        return value.expand(self._batch_shape + self._event_shape)
+
+    @lazy_property
+    def scale_tril(self) -> Tensor:
+        """The lower Cholesky factor of the covariance."""
+        # D^1/2 times the factor of I + D^-1/2 W W^T D^-1/2, which is well conditioned.
+        root = self._unbroadcasted_cov_diag.sqrt().unsqueeze(-1)
+        scaled = self._unbroadcasted_cov_factor / root
+        identity = ts.eye(self._event_shape[0], dtype=self.loc.dtype, device=self.loc.device)
+        return (root * ts.linalg.cholesky(scaled @ scaled.mT + identity)).expand(self._matrix_shape())  # type: ignore[no-any-return]
+
+    @lazy_property
+    def covariance_matrix(self) -> Tensor:
+        """The covariance."""
+        factor = self._unbroadcasted_cov_factor
+        return (factor @ factor.mT + ts.diag_embed(self._unbroadcasted_cov_diag)).expand(self._matrix_shape())
+
+    @lazy_property
+    def precision_matrix(self) -> Tensor:
+        """The inverse of the covariance, by Woodbury's identity."""
+        scaled = self._unbroadcasted_cov_factor.mT / self._unbroadcasted_cov_diag.unsqueeze(-2)
+        a = ts.linalg.solve_triangular(self._capacitance_tril, scaled, upper=False)
+        value = ts.diag_embed(self._unbroadcasted_cov_diag.reciprocal()) - a.mT @ a
+        return value.expand(self._matrix_shape())  # type: ignore[no-any-return]
+
+    def rsample(self, sample_shape: Any = ()) -> Tensor:
+        shape = self._extended_shape(sample_shape)
+        rank = self.cov_factor.shape[-1]
+        eps_w = ts.randn((*shape[:-1], rank), dtype=self.loc.dtype, device=self.loc.device)
+        eps_d = ts.randn(shape, dtype=self.loc.dtype, device=self.loc.device)
+        low = (self._unbroadcasted_cov_factor @ eps_w.unsqueeze(-1)).squeeze(-1)
+        return self.loc + low + self._unbroadcasted_cov_diag.sqrt() * eps_d
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        value = self._checked(value)
+        parts = self._unbroadcasted_cov_factor, self._unbroadcasted_cov_diag
+        distance = lowrank_mahalanobis(*parts, value - self.loc, self._capacitance_tril)
+        log_det = lowrank_log_det(self._unbroadcasted_cov_diag, self._capacitance_tril)
+        return -0.5 * (self._event_shape[0] * math.log(2 * math.pi) + log_det + distance)
+
+    def entropy(self) -> Tensor:
+        log_det = lowrank_log_det(self._unbroadcasted_cov_diag, self._capacitance_tril)
+        value = 0.5 * (self._event_shape[0] * (1.0 + math.log(2 * math.pi)) + log_det)
         return value.expand(self._batch_shape)

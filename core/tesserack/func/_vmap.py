@@ -26,9 +26,7 @@ def _spread(dims: Any, tree: Any, what: str) -> list[Any]:
     if dims is None or isinstance(dims, int):
         return [dims] * len(tree_flatten(tree, _hides_itself)[0])
     parts = tree.values() if isinstance(tree, dict) else tree
-    fits = (
-        not isinstance(tree, Tensor) and isinstance(tree, (tuple, list, dict)) and isinstance(dims, (tuple, list, dict))
-    )
+    fits = isinstance(tree, (tuple, list, dict)) and type(dims) is type(tree)
     if isinstance(dims, dict) and isinstance(tree, dict):
         fits = fits and dims.keys() == tree.keys()
         dims = {key: dims[key] for key in tree if key in dims}
@@ -36,6 +34,13 @@ def _spread(dims: Any, tree: Any, what: str) -> list[Any]:
     if not fits or len(dims) != len(tree):
         raise ValueError(f"vmap: {what}={dims!r} does not have the structure of what it is for")
     return [dim for d, part in zip(given, parts, strict=True) for dim in _spread(d, part, what)]
+
+
+def _out_places(out_dims: Any, flat: list[Any], spec: Any) -> list[Any]:
+    """A dimension, or None, for each result; a row of one is for the only result too."""
+    if spec.is_leaf() and isinstance(out_dims, tuple) and len(out_dims) == 1:
+        return [*out_dims]
+    return _spread(out_dims, tree_unflatten(flat, spec), "out_dims")
 
 
 def _hidden(x: Any, dim: int | None, level: int) -> Any:
@@ -111,6 +116,8 @@ def vmap(
     @wraps(func)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         leaves, spec = tree_flatten(args, _hides_itself)
+        if not isinstance(in_dims, (int, tuple)):
+            raise ValueError(f"vmap: expected in_dims to be an int or a tuple as the arguments, got {in_dims!r}")
         dims = _spread(in_dims, args, "in_dims")
         for leaf, dim in zip(leaves, dims, strict=True):
             _check(leaf, dim)
@@ -173,7 +180,7 @@ def _at_once(
     try:
         with whole(level, _mapped(leaves, dims)) as state:
             flat, out_spec = tree_flatten(func(*tree_unflatten(hidden, spec), **kwargs), _hides_itself)
-            places = _spread(out_dims, tree_unflatten(flat, out_spec), "out_dims")
+            places = _out_places(out_dims, flat, out_spec)
             made = [_shown(x, place, level, info.batch_size) for x, place in zip(flat, places, strict=True)]
     except (SharedWrite, SharedDraw, BadOutput):
         raise
@@ -220,7 +227,7 @@ def _stacked(results: list[list[Any]], spec: Any, out_dims: Any, why: Exception 
                     f"got {type(value).__name__} made of the values of one entry; return the tensor instead"
                 )
             raise ValueError(f"vmap: expected the function to return tensors only, got {type(value).__name__}")
-    places = _spread(out_dims, tree_unflatten(results[0], spec), "out_dims")
+    places = _out_places(out_dims, results[0], spec)
     joined = []
     for place, values in zip(places, zip(*results, strict=True), strict=True):
         joined.append(values[0] if place is None else ts.stack(values, place))

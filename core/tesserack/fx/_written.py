@@ -21,7 +21,7 @@ def _of_functional(func: Any) -> bool:
     """Whether ``nn.functional`` has a function, wherever it is written."""
     if not inspect.isfunction(func):
         return False
-    if func.__module__.endswith("nn.functional"):
+    if func.__module__ in ("tesserack.nn.functional", "torch.nn.functional"):
         return True
     from tesserack.nn import functional
 

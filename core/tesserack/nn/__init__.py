@@ -17,9 +17,7 @@ from tesserack.nn.modules.fold import *  # noqa: F403
 from tesserack.nn.modules.instancenorm import *  # noqa: F403
 from tesserack.nn.modules.lazy_layers import *  # noqa: F403
 from tesserack.nn.modules.linear import *  # noqa: F403
-from tesserack.nn.modules.linear_cross_entropy import *  # noqa: F403
 from tesserack.nn.modules.loss import *  # noqa: F403
-from tesserack.nn.modules.loss_ctc import *  # noqa: F403
 from tesserack.nn.modules.loss_margin import *  # noqa: F403
 from tesserack.nn.modules.loss_pairs import *  # noqa: F403
 from tesserack.nn.modules.module import Module

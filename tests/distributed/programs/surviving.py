@@ -22,7 +22,7 @@ def main() -> None:
     dist.init_process_group(timeout=timedelta(seconds=8 if how == "stopped" else 60))
     me, file = dist.get_rank(), folder / "state.json"
     step, value = json.loads(file.read_text()) if file.exists() else (0, 1)
-    again = os.environ["TORCHELASTIC_RESTART_COUNT"] != "0"
+    again = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") != "0"
     while step < STEPS:
         if (me, step) == (rank_of, step_of) and not again:
             if how == "raising":

@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from torch.distributed.pipelining import (
     PipelineStage,
     Schedule1F1B,
+    ScheduleDualPipeV,
     ScheduleGPipe,
     ScheduleInterleaved1F1B,
     ScheduleInterleavedZeroBubble,
@@ -30,7 +31,7 @@ def followed(schedule_class, per_rank, microbatches):
     me, n = dist.get_rank(), dist.get_world_size()
     count = n * per_rank
     alone, model, mine = perceptron(count), perceptron(count), range(me, count, n)
-    first = schedule_class is ScheduleZBVZeroBubble  # the last stage is on the first rank, too
+    first = schedule_class in (ScheduleZBVZeroBubble, ScheduleDualPipeV)  # the last stage is on the first rank, too
     mine = [me, count - 1 - me] if first else mine
     stages = [PipelineStage(model[k], k, count, torch.device("cpu")) for k in mine]
     schedule = schedule_class(stages if per_rank > 1 else stages[0], microbatches, loss_fn=F.mse_loss)
@@ -102,6 +103,7 @@ def main():
     followed(ScheduleLoopedBFS, 2, 4)
     followed(ScheduleInterleavedZeroBubble, 2, 4)
     followed(ScheduleZBVZeroBubble, 2, 4)
+    followed(ScheduleDualPipeV, 2, 8)
     cut_by_names()
     if dist.get_rank() == 0:
         print("pipelines follow one process")

@@ -124,3 +124,16 @@ def test_modules_are_fused(lib, fx):
     x = lib.ones(1, 1, 4, 4)
     close = bool(lib.allclose(plain(x), model(x), atol=1e-5))
     return [n.op for n in plain.graph.nodes], close, nodes(fx.symbolic_trace(net(lib)).graph)[0]
+
+
+@both
+def test_fake_tensors_take_an_environment_of_sizes(lib, fx):
+    shapes = module(lib, "symbolic_shapes")
+    fake = importlib.import_module(f"{'torch._subclasses' if lib is torch else 'tesserack.aten.fake'}.fake_tensor")
+    mode = fake.FakeTensorMode(shape_env=shapes.ShapeEnv(), static_shapes=True)
+    with mode:
+        x = mode.from_tensor(lib.ones(2, 3)) @ lib.ones(3, 4)
+    graph = module(lib, "proxy_tensor").make_fx(lambda a: a + 1, tracing_mode="fake")(lib.ones(3))
+    values = [tuple(value.shape) for value in shapes.fx_placeholder_vals(graph)]
+    context = shapes.StatelessSymbolicContext([shapes.DimDynamic.DYNAMIC, shapes.DimDynamic.STATIC])
+    return tuple(x.shape), values, shapes.fx_placeholder_targets(graph), [d.name for d in context.dynamic_sizes]

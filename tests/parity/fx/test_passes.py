@@ -6,6 +6,8 @@ import importlib
 import operator
 
 import pytest
+import tesserack as ts
+import torch
 from both_libraries import both, error, leaf, net, nodes
 
 
@@ -451,3 +453,28 @@ def test_pictures_need_pydot():
             FxGraphDrawer(traced, "net")
     else:
         assert "subMod" in FxGraphDrawer(traced, "net").get_main_dot_graph().to_string()
+
+
+REINPLACED = {
+    "chain": lambda x: x.clone().add(1).mul(2),
+    "through a view": lambda x: x.clone().view(-1).add(1),
+    "of an input": lambda x: x.add(1).mul(2),
+    "read later": lambda x: (lambda a: (a.add(1), a * 2))(x.clone()),
+    "a view read later": lambda x: (lambda a: (a[0], a.add(1)))(x.clone()),
+    "returned": lambda x: (lambda a: (a, a.add(1)))(x.clone()),
+    "other shape": lambda x: x[:1].clone().add(x),
+    "another dtype": lambda x: x.clone().gt(1).add(x),
+}
+
+
+@pytest.mark.parametrize("name", REINPLACED)
+def test_steps_write_where_nothing_reads(name):
+    f = REINPLACED[name]
+    x = ts.arange(6.0).reshape(2, 3)
+    mine, theirs = (
+        module(lib, "passes.reinplace").reinplace(module(lib, "experimental.proxy_tensor").make_fx(f)(y), y)
+        for lib, y in ((ts, x), (torch, torch.arange(6.0).reshape(2, 3)))
+    )
+    assert [str(n.target) for n in mine.graph.nodes] == [str(n.target) for n in theirs.graph.nodes]
+    graph = mine
+    assert str(graph(x.clone())) == str(f(x)) and x.tolist() == [[0, 1, 2], [3, 4, 5]]

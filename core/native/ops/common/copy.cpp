@@ -1,6 +1,7 @@
 // Copies and casts: copy_, clone, contiguous, to and its shorthands, reading one element.
 #include "ops/common/copy.h"
 #include "dispatch/op_handles.h"
+#include "extend/autocast.h"
 #include "ops/common/arguments.h"
 #include "ops/common/check.h"
 #include "ops/common/declare.h"
@@ -205,6 +206,11 @@ TS_OPERATORS(copy) {
       .body<to_any>()
       .method_only()
       .doc("self with another dtype, device or memory format; self itself if nothing changes and copy is False.");
+  def("_autocast_cast(Tensor(a) self, ScalarType dtype) -> Tensor(a)")
+      .body<autocast_cast>()
+      .hidden()
+      .doc("self in the dtype that autocast gives it to an operator: the cast that is kept of a parameter, or one of "
+           "now.");
   def("type_as(Tensor(a) self, Tensor other) -> Tensor(a)")
       .body<type_as>()
       .any_device()

@@ -333,6 +333,12 @@ Def& Def::random() {
   op_->effects.random = true;
   return *this;
 }
+Def& Def::writes_where(const char* argument) {
+  const int at = op_->schema->find(argument);
+  TS_CHECK(at >= 0, op_->schema->name, ": writes_where names '", argument, "', which is no argument");
+  op_->effects.writes_where = static_cast<int8_t>(at);
+  return *this;
+}
 Def& Def::reads_host() {
   op_->effects.reads_host = true;
   return *this;

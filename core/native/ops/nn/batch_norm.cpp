@@ -155,6 +155,7 @@ TS_OPERATORS(batch_norm) {
       .body<batch_norm>()
       .in("nn.functional")
       .function_only()
+      .writes_where("training")
       .doc("(x - mean) / sqrt(var + eps) * weight + bias per channel of input (N, C, ...). Training takes the batch's "
            "statistics and mixes them "
            "into running_mean and running_var (unbiased variance) by momentum; otherwise the running ones are used.");
@@ -167,6 +168,7 @@ TS_OPERATORS(batch_norm) {
           "training",
           "training, momentum, eps")
       .decompose<forward_parts>()
+      .writes_where("training")
       .saves("input weight result1 result2")
       .gradient(batch_norm_gradient)
       .hidden()

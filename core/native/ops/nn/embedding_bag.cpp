@@ -48,12 +48,12 @@ int64_t checked_end(const Tensor& offsets, int64_t n, bool include_last_offset) 
   return include_last_offset ? last : n;
 }
 
-// The bag of each of n positions: the last one that starts at or before it.
-Tensor bags_of(const Tensor& starts, int64_t n) {
-  static const Op search("searchsorted.Tensor");
-  return ops::sub(search(ops::to_dtype(starts, DType::Int64),
-                         ops::arange(int64_t{0}, n, int64_t{1}, DType::Int64, starts.device()), false, true),
-                  Scalar(1));
+// The bag of each of n positions, the last one that starts at or before it: how many have started, less one.
+Tensor bags_of(const Tensor& offsets, int64_t n) {
+  const Device device = offsets.device();
+  Tensor starts = ops::to_dtype(offsets, DType::Int64), none = ops::zeros(Dims{n + 1}, DType::Int64, device);
+  Tensor started = ops::index_add(none, int64_t{0}, starts, ops::ones(starts.sizes(), DType::Int64, device));
+  return ops::sub(ops::cumsum(ops::narrow(started, int64_t{0}, int64_t{0}, n), int64_t{0}), Scalar(1));
 }
 
 // How many rows each bag keeps, as a column.
@@ -61,6 +61,100 @@ Tensor counts_of(const Tensor& kept, const Tensor& bags, int64_t n) {
   Tensor zeros = ops::zeros(Dims{n}, DType::Int64, bags.device());
   Tensor ones = kept.defined() ? kept : ops::ones(bags.sizes(), DType::Int64, bags.device());
   return ops::unsqueeze(ops::index_add(zeros, int64_t{0}, bags, ones), int64_t{-1});
+}
+
+// --- sums of bags whose rows all count -------------------------------------------------------------------------------
+
+const Op sums_op("_bag_sums"), table_gradient_op("_bag_sums_backward");
+
+Tensor as_column(const Tensor& t) { return ops::unsqueeze(t, int64_t{-1}); }
+
+Tensor bag_sums_rule(const Tensor& weight, const Tensor& indices, const Tensor& bags, const Tensor& scale, int64_t n) {
+  const bool fits = weight.ndim() == 2 && indices.ndim() == 1 && same(bags.sizes(), indices.sizes()) &&
+                    indices.dtype() == DType::Int64 && bags.dtype() == DType::Int64 && n >= 0;
+  TS_CHECK(fits && (!scale.defined() || (same(scale.sizes(), indices.sizes()) && scale.dtype() == weight.dtype())),
+           kName, ": expected a table (num, dim), int64 indices and bags of one shape and per_sample_weights of the ",
+           "table's dtype ", weight.dtype(), ", got ", weight.sizes(), ", ", indices.sizes(), ", ", bags.sizes());
+  return outline(Dims{n, weight.size(1)}, weight.dtype(), weight.device());
+}
+Tensor bag_sums(const Tensor& weight, const Tensor& indices, const Tensor& bags, const Tensor& scale, int64_t n) {
+  static const Op embedding("embedding");
+  Tensor rows = embedding(indices, weight);
+  if (scale.defined()) rows = ops::mul(rows, as_column(scale));
+  return ops::index_add(ops::zeros(Dims{n, weight.size(1)}, weight.dtype(), weight.device()), int64_t{0}, bags, rows);
+}
+
+Tensor table_gradient_rule(const Tensor& grad, const Tensor&, const Tensor&, const Tensor&, int64_t rows) {
+  return outline(Dims{rows, grad.size(1)}, grad.dtype(), grad.device());
+}
+Tensor table_gradient(const Tensor& grad, const Tensor& indices, const Tensor& bags, const Tensor& scale,
+                      int64_t rows) {
+  static const Op embedding_backward("embedding_backward");
+  Tensor each = ops::index_select(grad, int64_t{0}, bags);
+  if (scale.defined()) each = ops::mul(each, as_column(scale));
+  return embedding_backward(each, indices, rows, int64_t{-1});
+}
+
+// Of each position, the product of its row of the table with its bag's of the sums.
+Tensor scale_gradient(const Tensor& table, const Tensor& indices, const Tensor& bags, const Tensor& sums) {
+  int64_t across[] = {1};
+  Tensor rows = ops::index_select(table, int64_t{0}, indices), of_bags = ops::index_select(sums, int64_t{0}, bags);
+  return ops::sum_dim(ops::mul(rows, of_bags), IntSpan(across));
+}
+
+// Each is the transpose of the other.
+void bag_sums_gradient(GradContext& c) {
+  Tensor indices = c.arg(1), bags = c.arg(2), scale = c.arg(3);
+  if (c.needs(0)) c.set(0, table_gradient_op(c.grad(), indices, bags, scale, c.sizes(0)[0]));
+  if (scale.defined() && c.needs(3)) c.set(3, scale_gradient(c.arg(0), indices, bags, c.grad()));
+}
+void table_gradient_gradient(GradContext& c) {
+  Tensor indices = c.arg(1), bags = c.arg(2), scale = c.arg(3);
+  if (c.needs(0)) c.set(0, sums_op(c.grad(), indices, bags, scale, c.sizes(0)[0]));
+  if (scale.defined() && c.needs(3)) c.set(3, scale_gradient(c.grad(), indices, bags, c.arg(0)));
+}
+
+// --- maxima ----------------------------------------------------------------------------------------------------------
+
+using Two = std::tuple<Tensor, Tensor>;
+const Op maxima_op("_bag_maxima");
+
+Two bag_maxima_rule(const Tensor& weight, const Tensor& indices, const Tensor& bags, int64_t n) {
+  Tensor values = bag_sums_rule(weight, indices, bags, Tensor(), n);
+  return {values, outline(values.sizes(), DType::Int64, weight.device())};
+}
+// By the sorted order of each bag's rows: the first of those that equal the maximum.
+Two bag_maxima(const Tensor& weight, const Tensor& indices, const Tensor& bags, int64_t n) {
+  static const Op embedding("embedding"), index_reduce("index_reduce");
+  const Dims sizes{n, weight.size(1)};
+  const int64_t count = indices.numel();
+  Tensor zeros = ops::zeros(sizes, weight.dtype(), weight.device()), rows = embedding(indices, weight);
+  Tensor values = index_reduce(zeros, int64_t{0}, bags, rows, "amax", false);
+  Tensor most = ops::index_select(values, int64_t{0}, bags);
+  Tensor equals = ops::logical_or(ops::eq(rows, most), ops::logical_and(ops::ne(rows, rows), ops::ne(most, most)));
+  Tensor place = as_column(ops::arange(int64_t{0}, count, int64_t{1}, DType::Int64, weight.device()));
+  Tensor places = ops::where(equals, place, ops::full_like(place, Scalar(count)));
+  Tensor none = ops::full_like(ops::zeros(sizes, DType::Int64, weight.device()), Scalar(count));
+  Tensor first = index_reduce(none, int64_t{0}, bags, places, "amin", true);
+  Tensor named = ops::cat(
+      std::vector<Tensor>{indices, ops::full_like(ops::zeros(Dims{1}, DType::Int64, weight.device()), Scalar(-1))},
+      int64_t{0});
+  return {values, ops::reshape(ops::index_select(named, int64_t{0}, ops::reshape(first, Dims{-1})), sizes)};
+}
+void bag_maxima_gradient(GradContext& c) {
+  Tensor where = c.result(1), grad = ops::masked_fill(c.grad(), ops::lt(where, 0), 0.0);
+  Tensor zeros = ops::zeros(c.sizes(0), grad.dtype(), grad.device());
+  c.set(0, ops::scatter_add(zeros, int64_t{0}, ops::clamp(where, Scalar(0)), grad));
+}
+
+// Without the rows in memory; undefined where they have to be: padding, means of halves.
+Tensor reduce_at_once(const Tensor& at, const Tensor& weight, const Tensor& bags, const Tensor& scale, int64_t n,
+                      const char* mode) {
+  const bool mean = !std::strcmp(mode, "mean"), wide = accumulate_type(weight.dtype()) == weight.dtype();
+  if (!std::strcmp(mode, "max")) return std::get<0>(maxima_op.multi<2>(weight, at, bags, n));
+  if ((mean && !wide) || (scale.defined() && scale.dtype() != weight.dtype())) return {};
+  Tensor sums = sums_op(weight, at, bags, scale.defined() ? ops::reshape(scale, Dims{-1}) : Tensor(), n);
+  return mean ? ops::div(sums, ops::clamp(counts_of(Tensor(), bags, n), Scalar(1))) : sums;
 }
 
 // `kept` is 1 for rows that count and 0 for padding; undefined where all do.
@@ -119,15 +213,43 @@ Tensor embedding_bag(const Tensor& input, const Tensor& weight, const Tensor& of
     int64_t skip = *padding_idx < 0 ? *padding_idx + table : *padding_idx;
     kept = ops::to_dtype(ops::ne(at, Scalar(skip)), DType::Int64);
   }
+  Tensor bags = offsets.defined() ? bags_of(starts, at.numel()) : bags_of_rows(input);
+  if (!kept.defined())
+    if (Tensor sums = reduce_at_once(at, weight, bags, scale, n, mode); sums.defined()) return sums;
   Tensor rows = embedding(at, weight);
   if (scale.defined()) rows = ops::mul(rows, ops::reshape(scale, Dims{-1, 1}));
   if (equal) return reduce_equal_bags(rows, input.sizes(), mode);
-  return reduce_bags(rows, kept, offsets.defined() ? bags_of(starts, at.numel()) : bags_of_rows(input), n, mode);
+  return reduce_bags(rows, kept, bags, n, mode);
 }
 
 } // namespace
 
 TS_OPERATORS(embedding_bag) {
+  def("_bag_maxima(Tensor weight, Tensor indices, Tensor bags, int n) -> (Tensor, Tensor)")
+      .rule<bag_maxima_rule>()
+      .kernel("bag_maxima", "weight indices bags: contiguous", "")
+      .decompose<bag_maxima>()
+      .saves("result1")
+      .gradient(bag_maxima_gradient)
+      .hidden()
+      .doc("Maxima of rows of weight (num, dim) at indices by the bag of each, in order: (n, dim), zero of empty bags, "
+           "and the first row that has each, -1 of those.");
+  def("_bag_sums(Tensor weight, Tensor indices, Tensor bags, Tensor? scale, int n) -> Tensor")
+      .rule<bag_sums_rule>()
+      .kernel("bag_sums", "weight indices bags scale: contiguous", "n")
+      .decompose<bag_sums>()
+      .saves("weight indices bags scale")
+      .gradient(bag_sums_gradient)
+      .hidden()
+      .doc("Sums of rows of weight (num, dim) at indices, times scale, by the bag of each, in order: (n, dim).");
+  def("_bag_sums_backward(Tensor grad, Tensor indices, Tensor bags, Tensor? scale, int rows) -> Tensor")
+      .rule<table_gradient_rule>()
+      .kernel("bag_sums_backward", "grad indices bags scale: contiguous", "rows")
+      .decompose<table_gradient>()
+      .saves("grad indices bags scale")
+      .gradient(table_gradient_gradient)
+      .hidden()
+      .doc("Gradient of _bag_sums by its table: rows of grad added up by index.");
   def("embedding_bag(Tensor input, Tensor weight, Tensor? offsets=None, str mode='mean', Tensor? "
       "per_sample_weights=None, bool include_last_offset=False, int? padding_idx=None) -> Tensor")
       .facts("stored:none")

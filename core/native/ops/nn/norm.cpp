@@ -156,6 +156,7 @@ TS_OPERATORS(norm) {
       "Tensor? "
       "bias=None, bool use_input_stats=True, float momentum=0.1, float eps=1e-05) -> Tensor")
       .body<instance_norm>()
+      .writes_where("use_input_stats")
       .in("nn.functional")
       .function_only()
       .doc("Batch normalisation of each sample's channels by themselves (Ulyanov et al., arXiv:1607.08022).");

@@ -77,6 +77,21 @@ Pair equality(const Pair& a, const Pair& b) {
   return {same * call(TS_I_EQ, full(a).im, full(b).im), nullptr};
 }
 
+// A real operand as the complex number that PyTorch makes of it, whose zero meets infinities and NaN; no literal zero,
+// which the product would be simplified by. (Not of NaN, where every part of the result is NaN anyway.)
+Pair widened(const Pair& r) { return {r.re, call(TS_I_NE, r.re, r.re)}; }
+Pair divide_by_real(const Pair& z, const Expr& r) {
+  Expr zero = call(TS_I_NE, r, r), by_zero = call(TS_I_EQ, r, num(0));
+  return {(z.re + select(by_zero, num(0), z.im * zero)) / r, (z.im - select(by_zero, num(0), z.re * zero)) / r};
+}
+// Products and quotients of an operand of the call with a real one; constants of formulas only scale.
+Pair with_real_operand(uint16_t op, const Pair& a, const Pair& b, bool a_is_operand, bool b_is_operand) {
+  if (op == TS_I_MUL && !a.im && a_is_operand) return complex::multiply(widened(a), b);
+  if (op == TS_I_MUL && !b.im && b_is_operand) return complex::multiply(a, widened(b));
+  if (op == TS_I_DIV && !b.im && b_is_operand) return divide_by_real(a, b.re);
+  return {};
+}
+
 Pair binary(uint16_t op, const Pair& a, const Pair& b) {
   switch (op) {
   case TS_I_ADD: return sum(a, b);
@@ -127,8 +142,11 @@ private:
     if (e->op == TS_I_FMA) return sum(complex::multiply(a, b), c);
     bool real = !a.im && !b.im && !(leaves_reals(e->op) && !(is_constant(e->a) && e->a->value > 0));
     if (real) return {instruction(e->op, a.re, b.re), nullptr};
-    return e->b ? binary(e->op, a, b) : unary(e->op, full(a));
+    if (!e->b) return unary(e->op, full(a));
+    Pair p = with_real_operand(e->op, a, b, is_operand(e->a), is_operand(e->b));
+    return p.re ? p : binary(e->op, a, b);
   }
+  static bool is_operand(const Expr& e) { return e->kind == ExprNode::Variable; }
 
   const ComplexView& view_;
   std::unordered_map<const ExprNode*, Pair> memo_;

@@ -8,6 +8,7 @@
 #include "python/cycles.h"
 #include "python/graph/traced_size.h"
 #include "python/tensor/tensor_object.h"
+#include <map>
 #include <structmember.h>
 
 namespace ts::py {
@@ -46,6 +47,7 @@ struct ContextObject {
   PyObject* dirty;    // tuple or NULL
   PyObject* non_differentiable;
   PyObject* needs_input_grad; // tuple of bools
+  PyObject* weak_references;
   char materialize_grads;
 };
 
@@ -76,6 +78,7 @@ FunctionNode::~FunctionNode() {
 void context_dealloc(PyObject* self) {
   PyObject_GC_UnTrack(self);
   ContextObject* c = as_context(self);
+  if (c->weak_references) PyObject_ClearWeakRefs(self);
   for (PyObject** slot : {&c->dict, &c->to_save, &c->dirty, &c->non_differentiable, &c->needs_input_grad})
     Py_CLEAR(*slot);
   PyTypeObject* type = Py_TYPE(self);
@@ -169,7 +172,50 @@ PyObject* needs_input_grad(PyObject* self, void*) {
   });
 }
 
+// The object that has what every node has: next_functions, hooks, metadata. NULL without an error once the graph is
+// gone.
+PyRef as_node(PyObject* self) {
+  FunctionNode* node = as_context(self)->node;
+  return node ? PyRef::steal(owning_node_object(Ref<Node>::share(node))) : PyRef();
+}
+
+// The context is its node: what it has not itself is the node's.
+PyObject* get_context_attribute(PyObject* self, PyObject* name) {
+  PyObject* found = PyObject_GenericGetAttr(self, name);
+  if (found || !PyErr_ExceptionMatches(PyExc_AttributeError)) return found;
+  PyObject *kind, *error, *trace;
+  PyErr_Fetch(&kind, &error, &trace);
+  found = guarded([&]() -> PyObject* {
+    PyRef node = as_node(self);
+    return node ? PyObject_GetAttr(node.get(), name) : nullptr;
+  });
+  const bool absent = !found && (!PyErr_Occurred() || PyErr_ExceptionMatches(PyExc_AttributeError));
+  if (absent) {
+    PyErr_Restore(kind, error, trace);
+    return nullptr;
+  }
+  Py_XDECREF(kind), Py_XDECREF(error), Py_XDECREF(trace);
+  return found;
+}
+
+PyObject* call_context(PyObject* self, PyObject* args, PyObject* kwargs) {
+  return guarded([&] {
+    PyRef node = as_node(self);
+    TS_CHECK(node, "grad_fn: expected a graph that is still there, got one that has been freed");
+    return PyObject_Call(node.get(), args, kwargs);
+  });
+}
+
+// An object that keeps the node, as the context does not.
+PyObject* keeper(PyObject* self, PyObject*) {
+  return guarded([&] {
+    PyRef node = as_node(self);
+    return node ? node.release() : none();
+  });
+}
+
 PyMethodDef g_context_methods[] = {
+    {"_keeper", keeper, METH_NOARGS, nullptr},
     {"save_for_backward", keep_arguments<&ContextObject::to_save>, METH_VARARGS,
      "save_for_backward(*tensors)\n--\n\nKeep tensors for backward."},
     {"save_for_forward", save_for_forward, METH_VARARGS,
@@ -193,6 +239,7 @@ PyGetSetDef g_context_properties[] = {
 };
 PyMemberDef g_context_members[] = {
     {"__dictoffset__", T_PYSSIZET, offsetof(ContextObject, dict), READONLY, nullptr},
+    {"__weaklistoffset__", T_PYSSIZET, offsetof(ContextObject, weak_references), READONLY, nullptr},
     {"to_save", T_OBJECT, offsetof(ContextObject, to_save), READONLY, nullptr},
     {"materialize_grads", T_BOOL, offsetof(ContextObject, materialize_grads), 0, nullptr},
     {nullptr, 0, 0, 0, nullptr},
@@ -247,6 +294,19 @@ void FunctionNode::backward(std::span<Tensor> grads, std::span<Tensor> out, Edge
 
 // --- forward -----------------------------------------------------------------------------------------------------
 
+// One class per name of node, made when first seen.
+PyTypeObject* context_type(const std::string& label) {
+  static std::map<std::string, PyTypeObject*> known;
+  auto [it, fresh] = known.try_emplace(label, nullptr);
+  if (it->second) return it->second;
+  PyType_Slot slots[] = {{0, nullptr}};
+  auto* full_name = new std::string("tesserack.autograd.function." + label); // kept for good, as the class is
+  PyType_Spec spec = {full_name->c_str(), sizeof(ContextObject), 0, Py_TPFLAGS_DEFAULT, slots};
+  PyRef bases = checked(PyTuple_Pack(1, ContextType));
+  it->second = reinterpret_cast<PyTypeObject*>(checked(PyType_FromSpecWithBases(&spec, bases.get())).release());
+  return it->second;
+}
+
 Ref<FunctionNode> make_node(PyObject* function) {
   auto node = Ref<FunctionNode>::adopt(new FunctionNode);
   // What the package itself writes so has the names of its other nodes.
@@ -256,7 +316,8 @@ Ref<FunctionNode> make_node(PyObject* function) {
   PyRef name = own ? PyRef::borrow(own) : checked(PyObject_GetAttrString(function, "__name__"));
   node->label = to_utf8(name.get()) + (own ? "" : "Backward");
   node->function = Py_NewRef(function);
-  PyRef context = checked(ContextType->tp_alloc(ContextType, 0));
+  PyTypeObject* type = context_type(node->label);
+  PyRef context = checked(type->tp_alloc(type, 0));
   as_context(context.get())->node = node.get();
   as_context(context.get())->materialize_grads = 1;
   node->context = context.release();
@@ -422,12 +483,16 @@ PyObject* function_context(Node& node) {
   auto* f = dynamic_cast<FunctionNode*>(&node);
   return f ? f->context : nullptr;
 }
+bool is_function_context(PyObject* o) { return PyType_IsSubtype(Py_TYPE(o), ContextType); }
+Node* node_of_context(PyObject* context) { return as_context(context)->node; }
 
 void init_function_node(PyObject* module) {
   static PyType_Slot slots[] = {
       {Py_tp_dealloc, reinterpret_cast<void*>(context_dealloc)},
       {Py_tp_traverse, reinterpret_cast<void*>(context_traverse)},
       {Py_tp_clear, reinterpret_cast<void*>(context_clear)},
+      {Py_tp_getattro, reinterpret_cast<void*>(get_context_attribute)},
+      {Py_tp_call, reinterpret_cast<void*>(call_context)},
       {Py_tp_methods, g_context_methods},
       {Py_tp_getset, g_context_properties},
       {Py_tp_members, g_context_members},

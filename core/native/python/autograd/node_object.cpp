@@ -159,7 +159,7 @@ PyObject* directory(PyObject* self, PyObject*) {
   });
 }
 
-// What is kept of the call, and attributes of a Python Function's context, through its node.
+// What is kept of the call, too.
 PyObject* get_attribute(PyObject* self, PyObject* name) {
   PyObject* found = PyObject_GenericGetAttr(self, name);
   if (found || !PyErr_ExceptionMatches(PyExc_AttributeError)) return found;
@@ -173,10 +173,7 @@ PyObject* get_attribute(PyObject* self, PyObject* name) {
     }
     PyErr_Restore(kind, error, trace);
   }
-  PyObject* context = function_context(value(self));
-  if (!context) return nullptr;
-  PyErr_Clear();
-  return PyObject_GetAttr(context, name);
+  return nullptr;
 }
 
 // The context of a custom function has a dictionary; other nodes have nowhere to keep an attribute.
@@ -322,6 +319,11 @@ PyTypeObject* type_named(const std::string& node_name) {
 
 PyObject* node_object(Ref<Node> node) {
   if (!node) return none();
+  if (PyObject* context = function_context(*node)) return Py_NewRef(context);
+  return owning_node_object(std::move(node));
+}
+
+PyObject* owning_node_object(Ref<Node> node) {
   if (node->wrapper) return Py_NewRef(static_cast<PyObject*>(node->wrapper));
   PyTypeObject* type = type_named(node->name());
   PyObject* self = checked(type->tp_alloc(type, 0)).release();
@@ -333,7 +335,10 @@ PyObject* node_object(Ref<Node> node) {
 
 PyTypeObject* node_type(const Node& node) { return type_named(node.name()); }
 
-Node* node_of(PyObject* o) { return PyType_IsSubtype(Py_TYPE(o), g_base) ? &value(o) : nullptr; }
+Node* node_of(PyObject* o) {
+  if (is_function_context(o)) return node_of_context(o);
+  return PyType_IsSubtype(Py_TYPE(o), g_base) ? &value(o) : nullptr;
+}
 
 void init_node_type(PyObject* module) {
   g_base = make_base();

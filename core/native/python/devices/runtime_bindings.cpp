@@ -292,8 +292,12 @@ pb::dict describe_effects(const Operator& op) {
   pb::list mutates;
   for (size_t k = 0; k < op.schema->args.size(); ++k)
     if (op.effects.mutates >> k & 1) mutates.append(op.schema->args[k].name);
-  return pb::dict("mutates"_a = mutates, "random"_a = op.effects.random, "reads_host"_a = op.effects.reads_host,
-                  "data_dependent"_a = op.effects.data_dependent, "communicates"_a = op.effects.communicates);
+  const int where = op.effects.writes_where;
+  pb::object writes_where = pb::none();
+  if (where >= 0) writes_where = pb::cast(op.schema->args[static_cast<size_t>(where)].name);
+  return pb::dict("mutates"_a = mutates, "writes_where"_a = writes_where, "random"_a = op.effects.random,
+                  "reads_host"_a = op.effects.reads_host, "data_dependent"_a = op.effects.data_dependent,
+                  "communicates"_a = op.effects.communicates);
 }
 
 // The kernel that a declaration names, and with what it is called; None for what has none.

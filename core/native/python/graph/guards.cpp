@@ -5,6 +5,7 @@
 // here may be equal all the same, as a float that was computed anew is: then the package compares values.
 #include "autograd/meta.h"
 #include "dispatch/operator.h"
+#include "extend/autocast.h"
 #include "python/calls/overrides.h"
 #include "python/common.h"
 #include "python/tensor/tensor_object.h"
@@ -139,8 +140,8 @@ struct Arguments {
 };
 
 // Modes and regions see a thread's calls in ways of their own: the package asks about these.
-constexpr KeySet kSpecial = key_bit(key::Python) | key_bit(key::Autocast) | key_bit(key::Batching) |
-                            key_bit(key::Tracer) | key_bit(key::Leaf) | key_bit(key::UserMode);
+constexpr KeySet kSpecial =
+    key_bit(key::Python) | key_bit(key::Batching) | key_bit(key::Tracer) | key_bit(key::Leaf) | key_bit(key::UserMode);
 
 // False for arguments that are not plain, or where the thread is in a special state.
 bool read_call(Arguments& found, PyObject* args, PyObject* kwargs) {
@@ -148,6 +149,7 @@ bool read_call(Arguments& found, PyObject* args, PyObject* kwargs) {
   if ((state.include & kSpecial) || ts::py::override_modes()) return false;
   put(found.key, state.include);
   put(found.key, state.exclude);
+  if (state.include & key_bit(key::Autocast)) describe_autocast(found.key);
   put(found.key, static_cast<uint8_t>(state.inference | state.anomaly << 1));
   put(found.key, default_dtype());
   put(found.key, default_device());
@@ -310,8 +312,13 @@ bool is_of(Kind kind, PyObject* o, PyObject* key) {
 // What was read, as it was when this was made.
 class Guard {
 public:
-  // (kind, object) or ("entry", dict, key) each; `held`: tensors that no call must be given as arguments.
-  Guard(const pb::list& watched, const pb::list& held) {
+  // (kind, object) or ("entry", dict, key) each; `held`: tensors that no call must be given as arguments. `base`: what
+  // is watched besides; None.
+  Guard(const pb::list& watched, const pb::list& held, const pb::object& base) {
+    if (!base.is_none()) {
+      base_ = base.cast<const Guard*>();
+      base_object_ = PyRef::borrow(base.ptr());
+    }
     for (const pb::handle& item : watched) {
       TS_CHECK_TYPE(PyTuple_Check(item.ptr()) && PyTuple_GET_SIZE(item.ptr()) >= 2, "guard: expected (kind, object)");
       Watched made;
@@ -327,18 +334,19 @@ public:
   }
 
   bool holds(const std::vector<PyObject*>& tensors) const {
-    if (!complete_) return false;
+    if (!complete_ || (base_ && !base_->holds(tensors))) return false;
     for (PyObject* t : tensors)
       if (held_.contains(t)) return false;
     for (const Watched& w : watched_)
       if (!w.holds()) return false;
     return true;
   }
-  size_t size() const { return watched_.size(); }
-  bool complete() const { return complete_; }
+  size_t size() const { return watched_.size() + (base_ ? base_->size() : 0); }
+  bool complete() const { return complete_ && (!base_ || base_->complete()); }
 
   // For the garbage collector: what is held here often leads back to the compiled function.
   int traverse(visitproc visit, void* arg) const {
+    Py_VISIT(base_object_.get());
     for (const Watched& w : watched_) {
       Py_VISIT(w.object.get());
       Py_VISIT(w.key.get());
@@ -348,11 +356,15 @@ public:
   }
   void clear() {
     complete_ = false;
+    base_ = nullptr;
     std::vector<Watched> gone = std::exchange(watched_, {});
+    PyRef base = std::move(base_object_);
   }
 
 private:
   std::vector<Watched> watched_;
+  const Guard* base_ = nullptr; // of the object
+  PyRef base_object_;
   std::unordered_set<PyObject*> held_;
   bool complete_ = true;
 };
@@ -426,7 +438,8 @@ void define_guards(pb::module_& m) {
   m.def("_call_signature",
         [](const pb::tuple& args, const pb::dict& kwargs) { return pb::bytes(signature_of(args, kwargs)); });
   pb::class_<Guard, std::shared_ptr<Guard>>(m, "_Guard", pb::custom_type_setup(let_collect))
-      .def(pb::init<const pb::list&, const pb::list&>())
+      .def(pb::init<const pb::list&, const pb::list&, const pb::object&>(), pb::arg("watched"), pb::arg("held"),
+           pb::arg("base") = pb::none())
       .def("holds",
            [](const Guard& guard, const pb::list& tensors) {
              std::vector<PyObject*> list;

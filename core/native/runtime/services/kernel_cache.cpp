@@ -4,8 +4,12 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+<<<<<<< HEAD
 #include <fcntl.h>
 #include <filesystem>
+=======
+#include <sys/stat.h>
+>>>>>>> hub/main
 #include <unistd.h>
 
 namespace ts {
@@ -16,6 +20,13 @@ std::string_view bytes_of(const Sha256& digest) {
 }
 
 std::string path_of(const std::string& folder, const std::string& name) { return folder + "/" + name; }
+
+// All of its parts that are not there. Without std::filesystem, which libstdc++ of manylinux_2_28 does not have.
+void make_folders(const std::string& folder) {
+  for (size_t end = folder.find('/', 1); end != std::string::npos; end = folder.find('/', end + 1))
+    mkdir(folder.substr(0, end).c_str(), 0777);
+  mkdir(folder.c_str(), 0777);
+}
 
 // A status and a message for whatever is thrown.
 template <class F> int told(F&& f) noexcept {
@@ -56,8 +67,7 @@ std::optional<std::string> read_kept_kernel(const std::string& folder, const std
 
 bool keep_kernel(const std::string& folder, const std::string& name, std::string_view data) {
   if (folder.empty()) return false;
-  std::error_code trouble;
-  std::filesystem::create_directories(folder, trouble);
+  make_folders(folder);
   std::string draft = path_of(folder, ".draft-XXXXXX");
   int fd = mkostemp(draft.data(), O_CLOEXEC);
   if (fd < 0) return false;

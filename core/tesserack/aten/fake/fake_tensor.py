@@ -11,6 +11,7 @@ from tesserack import Tensor
 from tesserack._tensor.subclass import make_wrapper_subclass
 from tesserack.aten.layers import META
 from tesserack.aten.modes import TorchDispatchMode, disabled_modes, stack
+from tesserack.aten.whole import by_values
 from tesserack.utils._pytree import tree_map
 
 __all__ = [
@@ -177,6 +178,7 @@ class FakeTensorMode(TorchDispatchMode):
         self.allow_fallback_kernels, self.shape_env, self.export = allow_fallback_kernels, shape_env, export
         self.static_shapes = shape_env is None if static_shapes is None else static_shapes
         self.fake_tensor_converter = FakeTensorConverter()
+        self.whole = by_values()
         self.shown_sizes: Any = None  # what sizes are shown as, for who follows what is done with them
 
     @classmethod

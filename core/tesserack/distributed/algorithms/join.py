@@ -14,7 +14,9 @@ __all__ = ["Join", "JoinHook", "Joinable"]
 
 
 class JoinHook:
-    """What a rank does once its own data has ended."""
+    """What a rank does once its own data has ended, while ``going`` others go on."""
+
+    going: int = 0
 
     def main_hook(self) -> None:
         """Again and again while other ranks go on: take part in the collectives of one iteration."""
@@ -93,13 +95,14 @@ class Join:
         while (going := self._going(0)) > 0:
             if self._throw:
                 self._tell_end()
-                self._stop()
+                raise RuntimeError(f"Rank {dist.get_rank(self._group)} exhausted all inputs.")
             last, turns = False, turns + 1
             if turns == 1000:
                 warnings.warn(
                     f"Join: {going} ranks have gone on for 1000 iterations since this one ended", stacklevel=3
                 )
             for hook in self._hooks:
+                hook.going = going
                 hook.main_hook()
         if self._throw:
             self._tell_end()
@@ -117,20 +120,18 @@ class Join:
         dist.all_reduce(ended, group=self._group)
 
     @staticmethod
-    def _stop() -> None:
-        raise RuntimeError("Detected at least one rank that exhausted inputs. Throwing across all ranks.")
-
-    @staticmethod
-    def notify_join_context(joinable: Joinable) -> None:
-        """At the beginning of an iteration: this rank is still there."""
+    def notify_join_context(joinable: Joinable) -> int | None:
+        """At the beginning of an iteration: this rank is still there. Returns how many are; None outside of a join."""
         config = joinable._join_config
         if not config.is_first_joinable or not config.enable:
-            return
+            return None
         group = joinable.join_process_group
-        dist.all_reduce(ts.ones(1, dtype=ts.int64), group=group)
+        count = ts.ones(1, dtype=ts.int64)
+        dist.all_reduce(count, group=group)
         if config.throw_on_early_termination:
             ended = ts.zeros(1)
             # Only where some rank is in _shadow does it answer with a one.
             dist.all_reduce(ended, group=group)
             if ended.item():
-                Join._stop()
+                raise RuntimeError("Detected at least one rank that exhausted inputs. Throwing across all ranks.")
+        return int(count.item())

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from tesserack import nn
+from tesserack.nn.parallel._buckets import step_in_backward
 
 __all__: list[str] = []
 
@@ -30,13 +31,12 @@ def _apply_optimizer_in_backward(
         parameter.__dict__.setdefault("_optimizer_classes", []).append(optimizer_class)
         parameter.__dict__.setdefault("_optimizer_kwargs", []).append(optimizer_kwargs)
         if register_hook and len(optimizers) == 1:
-            parameter.register_post_accumulate_grad_hook(_step)
+            parameter.register_post_accumulate_grad_hook(_step_at_once)
 
 
-def _step(parameter: Any) -> None:
-    for optimizer in parameter._in_backward_optimizers:
-        optimizer.step()
-    parameter.grad = None
+def _step_at_once(parameter: Any) -> None:
+    if not parameter.__dict__.get("_steps_later"):
+        step_in_backward(parameter)
 
 
 def _get_in_backward_optimizers(module: nn.Module) -> list[Any]:

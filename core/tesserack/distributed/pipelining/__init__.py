@@ -3,6 +3,7 @@
 from tesserack.distributed.pipelining._pipe import Pipe, SplitPoint, pipe_split, pipeline
 from tesserack.distributed.pipelining.schedules import (
     Schedule1F1B,
+    ScheduleDualPipeV,
     ScheduleGPipe,
     ScheduleInterleaved1F1B,
     ScheduleInterleavedZeroBubble,
@@ -16,6 +17,7 @@ __all__ = [
     "Pipe",
     "PipelineStage",
     "Schedule1F1B",
+    "ScheduleDualPipeV",
     "ScheduleGPipe",
     "ScheduleInterleaved1F1B",
     "ScheduleInterleavedZeroBubble",

@@ -10,7 +10,14 @@ from collections.abc import Iterator
 
 from tesserack.distributed.pipelining._schedules import IN, F, PipelineScheduleMulti, W, _Action
 
-__all__ = ["ScheduleInterleavedZeroBubble", "ScheduleZBVZeroBubble"]
+__all__ = ["ScheduleInterleavedZeroBubble", "ScheduleZBVZeroBubble", "stages_in_v"]
+
+
+def stages_in_v(who: str, rank: int, ranks: int, count: int) -> list[int]:
+    """A rank's two stages, as far from the beginning as from the end. ``ValueError`` for another number of stages."""
+    if count != 2 * ranks:
+        raise ValueError(f"{who} requires exactly 2 stages per rank, but got {count} stages on {ranks} ranks.")
+    return [rank, count - 1 - rank]
 
 
 class ScheduleInterleavedZeroBubble(PipelineScheduleMulti):
@@ -50,9 +57,7 @@ class ScheduleZBVZeroBubble(PipelineScheduleMulti):
     rank has the loss, and no rank waits once all are at work (the paper's ZB-V)."""
 
     def _stages_of(self, rank: int, ranks: int, count: int) -> list[int]:
-        if count != 2 * ranks:
-            raise ValueError(f"ZBV requires exactly 2 stages per rank, but got {count} stages on {ranks} ranks.")
-        return [rank, count - 1 - rank]
+        return stages_in_v("ZBV", rank, ranks, count)
 
     def _order(self, rank: int) -> list[_Action]:
         return [action for action in self._of_full(rank) if action.microbatch_index < self._n_microbatches]

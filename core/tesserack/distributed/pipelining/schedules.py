@@ -1,5 +1,6 @@
 """In which order the stages of a pipeline compute: ``torch.distributed.pipelining.schedules``."""
 
+from tesserack.distributed.pipelining._dual_pipe import ScheduleDualPipeV
 from tesserack.distributed.pipelining._schedules import (
     PipelineScheduleMulti,
     PipelineScheduleSingle,
@@ -16,6 +17,7 @@ __all__ = [
     "PipelineScheduleMulti",
     "PipelineScheduleSingle",
     "Schedule1F1B",
+    "ScheduleDualPipeV",
     "ScheduleGPipe",
     "ScheduleInterleaved1F1B",
     "ScheduleInterleavedZeroBubble",
@@ -27,7 +29,7 @@ __all__ = [
 
 def get_schedule_class(schedule_name: str) -> type[_PipelineSchedule]:
     """The schedule of a name, whatever its case: GPipe, 1F1B, Interleaved1F1B, LoopedBFS,
-    InterleavedZeroBubble, ZBVZeroBubble.
+    InterleavedZeroBubble, ZBVZeroBubble, DualPipeV.
 
     >>> get_schedule_class("1f1b").__name__
     'Schedule1F1B'
@@ -39,6 +41,7 @@ def get_schedule_class(schedule_name: str) -> type[_PipelineSchedule]:
         "LoopedBFS": ScheduleLoopedBFS,
         "InterleavedZeroBubble": ScheduleInterleavedZeroBubble,
         "ZBVZeroBubble": ScheduleZBVZeroBubble,
+        "DualPipeV": ScheduleDualPipeV,
         "PipelineScheduleSingle": PipelineScheduleSingle,
         "PipelineScheduleMulti": PipelineScheduleMulti,
     }

@@ -42,6 +42,10 @@ _PACKAGE = str(Path(__file__).resolve().parents[2])
 _LAYERS = str(Path(_PACKAGE, "nn", "modules"))
 
 
+# What a node says of the program, which nodes made of it say too.
+CARRIED = ("stack_trace", "nn_module_stack", "torch_fn")
+
+
 def user_frames(layers: bool = False) -> list[tuple[str, int, str]]:
     """File, line and function of the program's frames, the outermost first: those outside of this package, or those of
     its layers."""
@@ -92,6 +96,7 @@ class PythonKeyTracer:
         self.lifted: list[Tensor] = []  # tensors of the parent's that became placeholders, in order
         self.frames_before: int = len(user_frames()) if parent is None else parent.frames_before
         self.module_stack: dict[str, tuple[str, str]] = {}  # of the outermost one: modules whose forward runs
+        self.called: tuple[str, str] | None = None  # of the outermost one: the program's function that runs
         self._nodes: dict[int, tuple[Tensor, Node]] = {}
         self._by_memory: dict[Any, Node] = {}
         self.carried: dict[str, Any] | None = None  # notes of the node of another graph, which is traced again
@@ -181,12 +186,14 @@ class PythonKeyTracer:
         if not is_grad_enabled():
             node.meta["grad_enabled"] = False
         if self.carried is not None:
-            node.meta.update((k, self.carried[k]) for k in ("stack_trace", "nn_module_stack") if k in self.carried)
+            node.meta.update((k, self.carried[k]) for k in CARRIED if k in self.carried)
             return
         frames = user_frames()[self.frames_before :] or user_frames(layers=True)
         node.meta["stack_trace"] = shown_frames(frames)
         if self.outermost().module_stack:
             node.meta["nn_module_stack"] = dict(self.outermost().module_stack)
+        if self.outermost().called is not None:
+            node.meta["torch_fn"] = self.outermost().called
 
     def _track_results(self, node: Node, result: Any) -> None:
         if isinstance(result, Tensor):

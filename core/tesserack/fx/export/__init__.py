@@ -14,6 +14,7 @@ import dataclasses
 from typing import Any
 
 from tesserack.fx.export import _again, dynamic_shapes, exported_program, graph_signature
+from tesserack.fx.export._draft import draft_export
 from tesserack.fx.export._errors import ExportError, InputError
 from tesserack.fx.export._export import exported
 from tesserack.fx.export._file import load, save
@@ -44,6 +45,7 @@ __all__ = [
     "UnflattenedModule",
     "default_decompositions",
     "dims",
+    "draft_export",
     "dynamic_shapes",
     "export",
     "export_for_inference",

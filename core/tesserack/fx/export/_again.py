@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Mapping
 from typing import Any
 
 import tesserack as ts
 from tesserack.aten.operators import namespace
+from tesserack.aten.whole import by_values, whole_overloads
 from tesserack.fx.experimental.proxy_tensor import RetracingInterpreter
 from tesserack.fx.export._export import assemble, program_of
 from tesserack.fx.export._ranges import flat_inputs
@@ -22,6 +24,8 @@ DECOMPOSITIONS: dict[Any, Any] = {
     aten.t.default: lambda self: aten.permute.default(self, [1, 0] if self.ndim == 2 else [0] * self.ndim),
     aten.square.default: lambda self: aten.pow.Tensor_Scalar(self, 2),
     aten._unsafe_view.default: lambda self, size: aten.view.default(self, size),
+    # A call of one that is in the table goes by its parts.
+    **{overload: functools.partial(overload) for overload in whole_overloads() - by_values()},
 }
 
 
@@ -29,8 +33,8 @@ class _Replayed(ExportedModule):
     """A program that is traced."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        found = RetracingInterpreter(self).run(*flat_inputs(self._in_spec, args, kwargs))
-        return tree_unflatten(list(found), self._out_spec)
+        found = RetracingInterpreter(self).run(*flat_inputs(self._of_arguments, args, kwargs))
+        return tree_unflatten(list(found), self._of_results)
 
 
 def decomposed(ep: Any, table: Mapping[Any, Any]) -> Any:
@@ -42,6 +46,7 @@ def decomposed(ep: Any, table: Mapping[Any, Any]) -> Any:
     named = {*ep.graph_signature.lifted_tensor_constants}
     program.buffers = [buffer for buffer in program.buffers if buffer[0] not in named]
     program.decompositions = dict(table)
+    program.whole = frozenset(x for x in whole_overloads() if x not in table and x.overloadpacket not in table)
     symbols = [dataclasses.replace(s, declared=True) for s in ep._check.symbols]
     signature = ep.module_call_graph[0].signature
     made = assemble(program, symbols, (args, kwargs), signature.forward_arg_names or [])

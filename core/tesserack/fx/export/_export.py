@@ -27,8 +27,9 @@ from tesserack.fx.export.graph_signature import (
 )
 from tesserack.fx.graph import Graph
 from tesserack.fx.node import Node
+from tesserack.fx.passes.shape_prop import _extract_tensor_metadata
 from tesserack.nn.modules.module import Module
-from tesserack.utils._pytree import tree_flatten
+from tesserack.utils._pytree import tree_flatten, tree_flatten_with_path
 
 __all__ = ["assemble", "program_of"]
 
@@ -59,9 +60,24 @@ def program_of(module: Module, args: tuple[Any, ...], kwargs: dict[str, Any], na
         leaves,
         in_spec,
         names,
-        [*module.named_parameters()],
-        [(name, x, name not in hidden) for name, x in module.named_buffers()],
+        [*module.named_parameters(remove_duplicate=False)],
+        [(name, x, name not in hidden) for name, x in module.named_buffers(remove_duplicate=False)],
         constants,
+    )
+
+
+def _keys(value: Any) -> list[str]:
+    """A name for each leaf of a value of a class that programs register: those of its fields."""
+    paths = [path for path, _ in tree_flatten_with_path(value)[0]]
+    if len(paths) == 1 and not paths[0]:
+        return [""]
+    shown = [
+        "_".join(str(getattr(key, "name", getattr(key, "key", getattr(key, "idx", key)))) for key in p) for p in paths
+    ]
+    return (
+        shown
+        if all(part.isidentifier() or part.replace("_", "").isalnum() for part in shown)
+        else [str(k) for k in range(len(paths))]
     )
 
 
@@ -77,8 +93,8 @@ def leaf_names(inputs: dict[str, Any]) -> list[str]:
             for place, item in enumerate(value):
                 walk(item, f"{name}_{place}")
         else:
-            count = len(tree_flatten(value)[0])
-            found.extend([name] if count == 1 else [f"{name}_{k}" for k in range(count)])
+            keys = _keys(value)
+            found.extend(f"{name}_{key}" if key else name for key in keys)
 
     for name, value in inputs.items():
         walk(value, name)
@@ -274,6 +290,7 @@ def assemble(
     values = {id(node): leaf for (kind, _, node), leaf in zip(found.inputs[-len(program.leaves) or len(found.inputs) :],
                                                                program.leaves, strict=True)}  # fmt: skip
     specs = [_input(kind, name, node, persistent, values) for kind, name, node in found.inputs]
+    _describe(found, dict(program.parameters))
     output = next(node for node in reversed([*found.graph.nodes]) if node.op == "output")
     results: Any = output.args[0]
     targets = [(_CHANGES[kind], name) for kind, name, _ in found.changed if kind in _CHANGES]
@@ -298,6 +315,17 @@ def assemble(
         constants,
         check=check,
     )
+
+
+def _describe(found: Trace, parameters: dict[str, Tensor]) -> None:
+    """Nodes say what their tensors are like; parameters that train, that they do."""
+    for kind, name, node in found.inputs:
+        if kind is InputKind.PARAMETER and parameters[name].requires_grad:
+            node.meta["val"].requires_grad_()
+    for node in found.graph.nodes:
+        value = node.meta.get("val")
+        if isinstance(value, Tensor):
+            node.meta["tensor_meta"] = _extract_tensor_metadata(value)
 
 
 def _input(kind: InputKind, name: str, node: Node, persistent: dict[str, bool], values: dict[int, Any]) -> InputSpec:

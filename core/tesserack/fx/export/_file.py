@@ -24,7 +24,7 @@ from tesserack.fx.export.graph_signature import (
 )
 from tesserack.nn.parameter import Parameter
 from tesserack.serialization import SerializationError
-from tesserack.utils._pytree import treespec_dumps, treespec_loads
+from tesserack.utils._pytree import tree_flatten, tree_unflatten, treespec_dumps, treespec_loads
 
 __all__ = ["load", "save"]
 
@@ -82,11 +82,19 @@ def save(
             name: value.detach() if isinstance(value, Tensor) else value for name, value in ep.state_dict.items()
         },
         "constants": {name: value.detach() for name, value in ep.constants.items()},
+        "example": _example(ep),
         "extra": {name: _plain(value) for name, value in (extra_files or {}).items()},
     }
     ts.save(content, f)
     if hasattr(f, "seek") and hasattr(f, "getvalue"):
         f.seek(0)
+
+
+def _example(ep: ExportedProgram) -> list[Tensor] | None:
+    """The tensors of the example, in order."""
+    if ep.example_inputs is None:
+        return None
+    return [leaf.detach() for leaf in tree_flatten(ep.example_inputs)[0] if isinstance(leaf, Tensor)]
 
 
 def _plain(value: Any) -> str:
@@ -159,7 +167,9 @@ def load(
     for name in extra_files or ():
         extra_files[name] = content["extra"].get(name)  # type: ignore[index]
     try:
-        return _program(json.loads(content["program"]), content["state"], content["constants"])
+        program = _program(json.loads(content["program"]), content["state"], content["constants"])
+        program._example_inputs = _read_example(program, content.get("example"))
+        return program
     except (ValueError, TypeError, LookupError, AttributeError, RuntimeError, NotImplementedError) as error:
         raise SerializationError(f"export.load: the program cannot be read: {type(error).__name__}: {error}") from error
 
@@ -187,6 +197,13 @@ def _program(about: dict[str, Any], state: dict[str, Any], constants: dict[str, 
         constants,
         check=check,
     )
+
+
+def _read_example(ep: ExportedProgram, tensors: list[Tensor] | None) -> Any:
+    if tensors is None:
+        return None
+    rest = iter(tensors)
+    return tree_unflatten([next(rest) if isinstance(x, tuple) else x for x in ep._check.leaves], ep._check.in_spec)
 
 
 def _tie(about: dict[str, Any], state: dict[str, Any]) -> None:

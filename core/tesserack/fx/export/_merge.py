@@ -10,6 +10,7 @@ from typing import Any
 
 from tesserack import Tensor
 from tesserack.aten.operators import namespace
+from tesserack.fx.experimental.proxy_tensor import CARRIED
 from tesserack.fx.export._sizes import Expression, SymInt, find, size
 from tesserack.fx.graph import Graph
 from tesserack.fx.graph_module import GraphModule
@@ -216,7 +217,7 @@ class _Merged:
         graph = self.graphs[0]
         with graph.inserting_before(before):
             made = graph.create_node("call_function", target, args, {}, name=name)
-        made.meta = {k: v for k, v in before.meta.items() if k in ("stack_trace", "nn_module_stack")}
+        made.meta = {k: v for k, v in before.meta.items() if k in CARRIED}
         value = expression.values[0]
         made.meta["val"] = SymInt(value, expression.text) if isinstance(value, int) else value
         return made

@@ -108,13 +108,25 @@ def _short(value: Any) -> str:
     return repr(value)
 
 
+def _as_before(value: Any, spec: TreeSpec) -> Any:
+    """The same, dicts with their keys in the example's order."""
+    children = spec.children_specs
+    if type(value) is not spec.type or len(children) != len(value if hasattr(value, "__len__") else ()):
+        return value
+    if type(value) in (tuple, list):
+        return type(value)(_as_before(item, child) for item, child in zip(value, children, strict=True))
+    if type(value) is dict and {*value} == {*spec.context}:
+        return {key: _as_before(value[key], child) for key, child in zip(spec.context, children, strict=True)}
+    return value
+
+
 def flat_inputs(spec: TreeSpec, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
     """The leaves of a call's arguments. ``InputError`` if they do not have the example's structure."""
     expected = spec.children_specs[1]
     order = list(expected.context or ())
     if {*order} == {*kwargs}:
         kwargs = {name: kwargs[name] for name in order}
-    leaves, found = tree_flatten((args, kwargs))
+    leaves, found = tree_flatten(_as_before((args, kwargs), spec))
     if found != spec:
         raise InputError(
             f"expected arguments of the example's structure, {spec.children_specs[0]} and keywords {order}, got "

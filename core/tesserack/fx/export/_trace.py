@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import keyword
 import traceback
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ from typing import Any
 
 import tesserack as ts
 from tesserack import Tensor
+from tesserack._tensor.overrides import TorchFunctionMode
 from tesserack._tensor.subclass import has_no_memory
 from tesserack.aten.fake.fake_tensor import (
     DataDependentOutputException,
@@ -20,6 +22,7 @@ from tesserack.aten.fake.fake_tensor import (
 )
 from tesserack.aten.modes import disabled_modes
 from tesserack.aten.operators import namespace
+from tesserack.aten.whole import whole_overloads
 from tesserack.fx.experimental.proxy_tensor import (
     _PACKAGE,
     ProxyTorchDispatchMode,
@@ -56,6 +59,7 @@ class Program:
     buffers: list[tuple[str, Tensor, bool]]
     constants: dict[int, str]  # tensors that are plain attributes of modules, by identity
     decompositions: dict[Any, Any] = field(default_factory=dict)
+    whole: frozenset[Any] = field(default_factory=whole_overloads)  # composed operators that stay as they are
     traces: dict[Any, Any] = field(default_factory=dict)  # made so far, by the sizes that vary
 
 
@@ -127,7 +131,7 @@ def _module_stack(tracer: PythonKeyTracer, module: Module) -> Iterator[None]:
             return
         times = calls[name] = calls.get(name, -1) + 1
         path = f"{name}@{times}" if times else name
-        key = "L__self__" + ("_" + path.replace(".", "_") if path else "")
+        key = f"L__self__{path}"
         kind = f"{type(m).__module__}.{type(m).__qualname__}"
         tracer.module_stack = {**tracer.module_stack, key: (path, kind)}
 
@@ -140,6 +144,25 @@ def _module_stack(tracer: PythonKeyTracer, module: Module) -> Iterator[None]:
     finally:
         for handle in handles:
             handle.remove()
+
+
+class _Called(TorchFunctionMode):
+    """Notes which function of the program's a node comes from, and which call of it."""
+
+    def __init__(self, tracer: PythonKeyTracer) -> None:
+        super().__init__()
+        self.tracer = tracer
+        self.counts: dict[str, int] = {}
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = getattr(func, "__name__", type(func).__name__)
+        count = self.counts[name] = self.counts.get(name, 0) + 1
+        kind = "function" if inspect.isfunction(func) else "builtin_function_or_method"
+        before, self.tracer.called = self.tracer.called, (f"{name}_{count}", f"{kind}.{name}")
+        try:
+            return func(*args, **(kwargs or {}))
+        finally:
+            self.tracer.called = before
 
 
 def trace(program: Program, sizes: dict[tuple[int, int], int]) -> Trace:
@@ -159,9 +182,10 @@ def trace(program: Program, sizes: dict[tuple[int, int], int]) -> Trace:
     users = [tracer.placeholder(name, leaf) for name, leaf in zip(program.names, leaves, strict=True)]
     inputs += [(InputKind.USER_INPUT, name, node) for name, node in zip(program.names, users, strict=True)]
     proxies = ProxyTorchDispatchMode(tracer, "fake", decomposition_table=program.decompositions)
+    proxies.whole = program.whole
     effects, state = SideEffects(program.module), ts.get_rng_state().tolist()
     args, kwargs = tree_unflatten(leaves, program.in_spec)
-    with _within(program, tracer), _unrecorded(program), effects, mode, proxies, ts.enable_grad():
+    with _within(program, tracer), _unrecorded(program), effects, mode, proxies, _Called(tracer), ts.enable_grad():
         flat, out_spec = tree_flatten(program.module(*args, **kwargs))
         nodes = [_result(tracer, x) for x in flat]
         assigned = [(name, tracer.node_of(x)) for name, x in effects.buffers(tracer.is_form)]

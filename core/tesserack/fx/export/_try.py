@@ -20,6 +20,7 @@ _TOLERANCE = {ts.float64: 1e-7, ts.float32: 1e-3, ts.complex64: 1e-3}
 def differs(program: Program, found: Trace, sizes: dict[tuple[int, int], int]) -> str:
     """In what the graph's results differ from the program's; empty if they do not."""
     state = ts.get_rng_state()
+    ts.manual_seed(0)
     leaves = [_data(leaf, place, sizes) for place, leaf in enumerate(program.leaves)]
     own = [leaf.clone() if isinstance(leaf, Tensor) else leaf for leaf in leaves]
     module = copy.deepcopy(program.module)
@@ -46,12 +47,20 @@ def _data(leaf: Any, place: int, sizes: dict[tuple[int, int], int]) -> Any:
     """The example's data, repeated or cut to another size."""
     if not isinstance(leaf, Tensor):
         return leaf
-    leaf = leaf.detach()
+    leaf = _other_data(leaf.detach())
     for dim, size in enumerate(leaf.shape):
         wanted = sizes.get((place, dim), size)
         if wanted != size:
             leaf = leaf.index_select(dim, ts.arange(wanted, device=leaf.device) % max(size, 1))
     return leaf
+
+
+def _other_data(leaf: Tensor) -> Tensor:
+    """Data of the example's signs and magnitudes, by which sums and products, ones and zeros can be told apart."""
+    if not (leaf.is_floating_point() or leaf.is_complex()):
+        return leaf
+    drawn = ts.rand(leaf.shape, device=leaf.device).to(leaf.dtype)
+    return ts.where(leaf == 0, drawn, leaf * (0.75 + 0.5 * drawn))
 
 
 def _graph(program: Program, found: Trace, leaves: list[Any]) -> tuple[Any, ...]:

@@ -24,15 +24,15 @@ class ExportedModule(GraphModule):
     """A module that runs an exported program, called as the program was."""
 
     _check: InputCheck | None
-    _in_spec: TreeSpec
-    _out_spec: TreeSpec
+    _of_arguments: TreeSpec
+    _of_results: TreeSpec
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        leaves = flat_inputs(self._in_spec, args, kwargs)
+        leaves = flat_inputs(self._of_arguments, args, kwargs)
         if self._check is not None:
             self._check(leaves)
         found = super().__call__(*leaves)
-        return tree_unflatten(list(found), self._out_spec)
+        return tree_unflatten(list(found), self._of_results)
 
     def train(self, mode: bool = True) -> Any:
         """``NotImplementedError``: what the program does in training was decided when it was exported."""
@@ -83,9 +83,8 @@ def _module(ep: Any, made: ExportedModule, check: bool) -> GraphModule:
         if name not in named:  # another name of the same tensor, or state that is no tensor
             place(made, name, value, True)
     own = made.__dict__
-    own["_check"], own["_in_spec"], own["_out_spec"] = ep._check if check else None, ep.call_spec.in_spec, (
-        ep.call_spec.out_spec
-    )  # fmt: skip
+    own["_check"] = ep._check if check else None
+    own["_of_arguments"], own["_of_results"] = ep.call_spec.in_spec, ep.call_spec.out_spec
     return made
 
 

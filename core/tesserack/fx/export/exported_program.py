@@ -26,6 +26,7 @@ from tesserack.utils._pytree import TreeSpec
 
 __all__ = [
     "CallSpec",
+    "CustomDecompTable",
     "ExportedProgram",
     "ModuleCallEntry",
     "ModuleCallSignature",
@@ -104,6 +105,9 @@ class SpecViolationError(Exception):
 class ExportedProgram:
     """A program as a graph of operators without Python, as :func:`tesserack.export.export` makes it.
 
+    Composed operators stand in the graph as the program calls them, ``aten.linear``, ``aten.layer_norm``;
+    :meth:`run_decompositions` takes them apart. There are no writes.
+
     The graph's arguments are all that it reads: parameters, buffers, constants, then inputs; its results are new values
     of buffers and inputs that were written to, then what the program returns. ``module()`` makes a module of it that is
     called as the program was.
@@ -128,6 +132,7 @@ class ExportedProgram:
         self._range_constraints, self._module_call_graph = range_constraints, module_call_graph
         self._example_inputs, self._constants = example_inputs, constants or {}
         self._check = check
+        self._report: Any = None  # of a draft: what is not as it was asked for
         self._verifiers = verifiers or [Verifier]
         self.validate()
 
@@ -267,6 +272,18 @@ class ExportedProgram:
         return f"ExportedProgram:\n    {body}\n\nGraph signature: {signature}\nRange constraints: {{{ranges}}}\n"
 
 
+class CustomDecompTable(dict[Any, Any]):
+    """Functions by the operators that they compute."""
+
+    def materialize(self) -> dict[Any, Any]:
+        """The same as a plain dict."""
+        return {**self}
+
+    def copy(self) -> CustomDecompTable:
+        """One of its own."""
+        return CustomDecompTable(self)
+
+
 def default_decompositions() -> dict[Any, Any]:
     """Operators that exported programs are made without, and what they are made of; may be changed before use.
 
@@ -274,4 +291,4 @@ def default_decompositions() -> dict[Any, Any]:
     >>> torch.ops.aten.t.default in default_decompositions()
     True
     """
-    return {**_tracing.table}
+    return CustomDecompTable(_tracing.table)

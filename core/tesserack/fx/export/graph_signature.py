@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from enum import Enum, auto
+from types import MappingProxyType
 from typing import Any
 
 __all__ = [
@@ -160,37 +161,37 @@ class ExportGraphSignature:
     input_specs: list[InputSpec]
     output_specs: list[OutputSpec]
 
-    def _targets(self, kind: InputKind) -> list[str]:
-        return [str(spec.target) for spec in self.input_specs if spec.kind is kind]
+    def _targets(self, kind: InputKind) -> tuple[str, ...]:
+        return tuple(str(spec.target) for spec in self.input_specs if spec.kind is kind)
 
-    def _inputs_to(self, kind: InputKind) -> dict[str, str]:
-        return {spec.arg.name: str(spec.target) for spec in self.input_specs if spec.kind is kind}
+    def _inputs_to(self, kind: InputKind) -> Mapping[str, str]:
+        return MappingProxyType({spec.arg.name: str(spec.target) for spec in self.input_specs if spec.kind is kind})
 
-    def _changes(self, kind: OutputKind) -> dict[str, str]:
-        return {spec.arg.name: str(spec.target) for spec in self.output_specs if spec.kind is kind}
+    def _changes(self, kind: OutputKind) -> Mapping[str, str]:
+        return MappingProxyType({spec.arg.name: str(spec.target) for spec in self.output_specs if spec.kind is kind})
 
     @property
-    def parameters(self) -> list[str]:
+    def parameters(self) -> tuple[str, ...]:
         """The names of parameters."""
         return self._targets(InputKind.PARAMETER)
 
     @property
-    def buffers(self) -> list[str]:
+    def buffers(self) -> tuple[str, ...]:
         """The names of buffers."""
         return self._targets(InputKind.BUFFER)
 
     @property
-    def non_persistent_buffers(self) -> list[str]:
+    def non_persistent_buffers(self) -> tuple[str, ...]:
         """The names of buffers that are in no state dict."""
-        return [str(s.target) for s in self.input_specs if s.kind is InputKind.BUFFER and s.persistent is False]
+        return tuple(str(s.target) for s in self.input_specs if s.kind is InputKind.BUFFER and s.persistent is False)
 
     @property
-    def lifted_tensor_constants(self) -> list[str]:
+    def lifted_tensor_constants(self) -> tuple[str, ...]:
         """The names of tensors that the program holds."""
         return self._targets(InputKind.CONSTANT_TENSOR)
 
     @property
-    def lifted_custom_objs(self) -> list[str]:
+    def lifted_custom_objs(self) -> tuple[str, ...]:
         """The names of objects that the program holds."""
         return self._targets(InputKind.CUSTOM_OBJ)
 

@@ -87,7 +87,8 @@ class _Part:
         for node in self.whole.graph.nodes:
             if node.op == "placeholder":
                 self.values[node] = self.made.node_copy(node)
-        for name, tensor in (*self.whole.named_parameters(), *self.whole.named_buffers()):
+        held = self.whole.named_parameters(remove_duplicate=False), self.whole.named_buffers(remove_duplicate=False)
+        for name, tensor in (*held[0], *held[1]):
             *_, last = name.split(".")
             parent = self.whole.get_submodule(name.rpartition(".")[0])
             place(self.module, name, tensor, last not in parent._non_persistent_buffers_set)

@@ -7,9 +7,10 @@ import types
 from collections.abc import Iterator
 from typing import Any
 
+from tesserack import _native
 from tesserack.jit._compile import code as _code
 from tesserack.jit._compile.errors import NotProved
-from tesserack.jit._compile.state import ATOMS, TENSORS, Tokens, is_ours
+from tesserack.jit._compile.state import ATOMS, TENSORS, Tokens, is_ours, once
 from tesserack.jit._compile.watch import is_trusted
 from tesserack.nn.modules.module import Module
 
@@ -63,13 +64,19 @@ class Before:
     def __init__(self, roots: list[Any], given: list[Any], seeds: Seeds) -> None:
         self.kept = Tokens()
         self.roots = [self.kept.of(root) for root in roots]  # of these alone, first
+        self.guard = _native._Guard(once(self.kept.watched), [*self.kept.tensors.values()])  # of the roots
+        self._split = self.kept.split()
         self.reads: dict[tuple[types.CodeType, _code.Read], dict[str, Any]] = {}
         self.functions: dict[int, types.FunctionType] = dict(seeds.functions)
-        self._seen: set[int] = set()
-        self._pending: list[Any] = [*roots, *given, *seeds.functions.values()]
+        # What the roots hold has been looked at: what is left is what functions and classes there lead to.
+        self._seen: set[int] = {*self.kept.modules}
+        self._pending: list[Any] = [*given, *seeds.functions.values(), *self.kept.classes.values()]
+        self._pending += {type(module) for module in self.kept.modules.values()}
+        self._pending += [function for functions in self.kept.functions.values() for function in functions]
+        most = len(self._seen) + _MOST
         for code, space in seeds.codes.items():
             self._read(code, space)
-        while self._pending and len(self._seen) < _MOST:
+        while self._pending and len(self._seen) < most:
             self._visit(self._pending.pop())
         if self._pending:
             self._keep_to(seeds)
@@ -127,6 +134,10 @@ class Before:
             token = _tried(Tokens.of, tokens, cells(function))
             found.append((f"the run changes what {function.__name__} closes over", token))
         return found
+
+    def after_roots(self) -> Tokens:
+        """What has made the tokens of the roots, and no others."""
+        return self._split.split()
 
     def check(
         self, codes: dict[types.CodeType, dict[str, Any]], functions: list[types.FunctionType], roots: Tokens

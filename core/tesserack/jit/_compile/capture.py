@@ -89,12 +89,12 @@ def run(
     try:
         if watch.reason is not None:
             raise watch.reason
-        dependencies = Dependencies(roots, watch, inputs.tokens)
-        if dependencies.of_roots != read.roots or Inputs.of(args, kwargs, keep=False).token != inputs.token:
+        dependencies = Dependencies(roots, watch, inputs.tokens, read)
+        if Inputs.of(args, kwargs, keep=False).token != inputs.token:
             told = "the run changes what it reads: an attribute, a list, or how a tensor lies in memory"
             raise NotProved(told, passing=True)
         dependencies.check_closures()
-        read.check(watch.codes, dependencies.ran(), dependencies.after_roots)
+        read.check(watch.codes, dependencies.ran(), read.after_roots())
         return result, _captured(recorder, dependencies, inputs, result)
     except NotProved as error:
         seeds.codes.update(watch.codes)

@@ -16,7 +16,7 @@ from tesserack.jit._compile.errors import BackendCompilerFailed, NotProved, Unsu
 from tesserack.jit._compile.graphs import GraphRecorder
 from tesserack.jit._compile.programs import ProgramRecorder
 from tesserack.jit._compile.stance import current as current_stance
-from tesserack.jit._compile.state import modes
+from tesserack.jit._compile.state import keeps_casts, modes
 from tesserack.utils import _pytree as pytree
 
 __all__ = ["Compiled", "Entry", "config", "reset"]
@@ -126,6 +126,8 @@ class Compiled:
         known = self.known
         backend = current_stance().force_backend or self.backend
         kind = ProgramRecorder if backend in PLAIN else GraphRecorder
+        if kind is GraphRecorder and keeps_casts():
+            return self.function(*args, **kwargs)
         result, found = _capture.run(self.function, self.roots, args, kwargs, self._seeds, kind)
         if isinstance(found, NotProved):
             self._note_attempt(found)

@@ -9,9 +9,9 @@ from typing import Any
 
 from tesserack import Tensor, _native
 from tesserack.jit._compile import code as _code
-from tesserack.jit._compile.before import cells, inner, tokens_along
+from tesserack.jit._compile.before import Before, cells, inner, tokens_along
 from tesserack.jit._compile.errors import NotProved
-from tesserack.jit._compile.state import Tokens, is_ours
+from tesserack.jit._compile.state import Tokens, is_ours, once
 from tesserack.jit._compile.watch import Watch, computes
 from tesserack.nn.parameter import Parameter
 from tesserack.utils import settings as _settings
@@ -33,25 +33,33 @@ class Dependencies:
     A guard compares what can be compared by identity, as long as that holds; else tokens are made anew.
     """
 
-    def __init__(self, roots: list[Any], watch: Watch, inputs: Tokens) -> None:
+    def __init__(self, roots: list[Any], watch: Watch, inputs: Tokens, before: Before) -> None:
         self.roots, self.codes, self.own = roots, watch.codes, watch.own
         self.reads = {code: _code.check(code) for code in watch.codes}
         self.attributes = frozenset(name for reads in self.reads.values() for name in reads.attributes)
         self.inputs = inputs
         self.given = [*inputs.tensors.values()]
-        self._settle()
+        self._settle(before)
         self._check_calls()
 
-    def _settle(self) -> None:
-        tokens = Tokens()
-        self.token = self._token(tokens)
-        self._settled = tokens, self._guard_of(tokens)
+    def _settle(self, before: Before) -> None:
+        """What there was before the run is not looked at again where all of it is the same."""
+        if before.guard.holds([]):
+            tokens, base = before.after_roots(), before.guard
+            self.token = self._token(tokens, before.roots)
+        else:
+            tokens, base = Tokens(), None
+            self.token = self._token(tokens)
+            if self.token[: len(self.roots)] != tuple(before.roots):
+                told = "the run changes what it reads: an attribute, a list, or how a tensor lies in memory"
+                raise NotProved(told, passing=True)
+        self._settled = tokens, self._guard_of(tokens, base)
         if threading.active_count() > 1 and not self._equal(Tokens()):
             raise NotProved("another thread changes what the run reads", passing=True)
 
     @staticmethod
-    def _guard_of(tokens: Tokens) -> Any:
-        return _native._Guard(_once(tokens.watched), [*tokens.tensors.values()])
+    def _guard_of(tokens: Tokens, base: Any = None) -> Any:
+        return _native._Guard(once(tokens.watched), [*tokens.tensors.values()], base)
 
     @property
     def tokens(self) -> Tokens:
@@ -86,13 +94,8 @@ class Dependencies:
         except NotProved:
             return False
 
-    def watched(self) -> list[tuple[Any, ...]]:
-        """What the guard looks at: a kind and an object each."""
-        return _once(self.tokens.watched)
-
-    def _token(self, tokens: Tokens) -> Any:
-        found = [tokens.of(root) for root in self.roots]
-        self.of_roots, self.after_roots = [*found], tokens.split()
+    def _token(self, tokens: Tokens, of_roots: list[Any] | None = None) -> Any:
+        found = [tokens.of(root) for root in self.roots] if of_roots is None else [*of_roots]
         for code, space in self.codes.items():
             for read in self.reads[code].globals:
                 found.append(self._of_global(tokens, space, read))
@@ -223,8 +226,3 @@ def _watch_way(tokens: Tokens, space: dict[str, Any], read: _code.Read, values: 
             tokens.entry(vars(owner), name)
         elif isinstance(owner, type):
             tokens.watch("class", owner)
-
-
-def _once(watched: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-    """Each thing once."""
-    return [*{(what[0], id(what[1]), *what[2:]): what for what in watched}.values()]

@@ -18,7 +18,19 @@ from tesserack.jit._compile.errors import NotProved
 from tesserack.nn.modules.module import Module
 from tesserack.nn.parameter import Buffer, Parameter
 
-__all__ = ["ATOMS", "PLAIN", "TENSORS", "Tokens", "is_ours", "is_written", "modes", "quick_settings", "settings"]
+__all__ = [
+    "ATOMS",
+    "PLAIN",
+    "TENSORS",
+    "Tokens",
+    "is_ours",
+    "is_written",
+    "keeps_casts",
+    "modes",
+    "once",
+    "quick_settings",
+    "settings",
+]
 
 # Classes of objects whose tokens they are themselves.
 ATOMS = frozenset((
@@ -26,6 +38,7 @@ ATOMS = frozenset((
     range, type(ts.strided), type(ts.contiguous_format), types.MethodDescriptorType, types.WrapperDescriptorType,
     types.GetSetDescriptorType, types.MemberDescriptorType, _native.Operator, _native.OperatorMethod,
 ))  # fmt: skip
+_SIMPLE = ATOMS - {types.BuiltinFunctionType}  # which is noted besides
 _ANNOTATIONS = (types.GenericAlias, types.UnionType)
 _CONTAINERS = frozenset((dict, OrderedDict, list, set))
 # Values that do not change, whoever holds them.
@@ -108,9 +121,12 @@ class Tokens:
         return self._compound(value)
 
     def split(self) -> Tokens:
-        """One that has made the same tokens, and goes on by itself."""
+        """One that has made the same tokens, and goes on by itself, with what it watches from then on."""
         made = Tokens()
-        made._open = dict(self._open)
+        for name in ("kept", "tensors", "modules", "classes", "builtins", "_open"):
+            setattr(made, name, dict(getattr(self, name)))
+        made.functions = {code: [*functions] for code, functions in self.functions.items()}
+        made.partials = self.partials
         return made
 
     def watch(self, kind: str, *what: Any) -> None:
@@ -226,7 +242,13 @@ class Tokens:
         else:
             self.watch("attributes", value)
         of = self.of
-        return tuple([(name, of(item)) for name, item in found.items() if name not in _PRIVATE])
+        return tuple(
+            [
+                (name, (kind, item) if (kind := type(item)) in _SIMPLE else of(item))
+                for name, item in found.items()
+                if name not in _PRIVATE
+            ]
+        )
 
     def _object(self, value: Any) -> Any:
         """A plain object of a class written in Python: its attributes."""
@@ -264,15 +286,19 @@ def _has_slots(cls: type) -> bool:
 def modes() -> bool:
     """Whether something sees this thread's operators that a graph must not do in the place of Python's calls."""
     from tesserack._tensor.overrides import _modes
-    from tesserack.amp import _autocast
     from tesserack.aten.modes import stack
     from tesserack.nn.modules._hooks import GLOBAL
 
     if _modes or stack() or GLOBAL or _native._is_tracing():
         return True
-    if not callable(sys.getprofile() or callable):
-        return True  # one in C sees the thread's calls, and nothing could put it back
-    # A region keeps casts of parameters from one call to the next, and gradients meet in them, in half precision.
+    return not callable(sys.getprofile() or callable)  # one in C sees calls, and nothing could put it back
+
+
+def keeps_casts() -> bool:
+    """Whether a region of this thread keeps casts of parameters from one call to the next: gradients meet in them, in
+    half precision, which a graph below autograd does not know of."""
+    from tesserack.amp import _autocast
+
     return any(_autocast._state.enabled.values()) and _autocast._state.cache and ts.is_grad_enabled()
 
 
@@ -291,4 +317,9 @@ def quick_settings() -> tuple[Any, ...]:
     from tesserack.amp import _autocast
     from tesserack.utils import settings
 
-    return (*settings._state.values(), _autocast._state.cache, _autocast.entered_regions())
+    return (*settings._state.values(), _autocast._state.cache, _autocast._state.depth > 0, _autocast.entered_regions())
+
+
+def once(watched: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    """Each thing that is watched once."""
+    return [*{(what[0], id(what[1]), *what[2:]): what for what in watched}.values()]

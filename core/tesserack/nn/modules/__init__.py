@@ -15,9 +15,7 @@ from tesserack.nn.modules import (
     instancenorm,
     lazy_layers,
     linear,
-    linear_cross_entropy,
     loss,
-    loss_ctc,
     loss_margin,
     loss_pairs,
     normalization,
@@ -46,9 +44,7 @@ from tesserack.nn.modules.fold import *  # noqa: F403
 from tesserack.nn.modules.instancenorm import *  # noqa: F403
 from tesserack.nn.modules.lazy_layers import *  # noqa: F403
 from tesserack.nn.modules.linear import *  # noqa: F403
-from tesserack.nn.modules.linear_cross_entropy import *  # noqa: F403
 from tesserack.nn.modules.loss import *  # noqa: F403
-from tesserack.nn.modules.loss_ctc import *  # noqa: F403
 from tesserack.nn.modules.loss_margin import *  # noqa: F403
 from tesserack.nn.modules.loss_pairs import *  # noqa: F403
 from tesserack.nn.modules.module import Module
@@ -80,9 +76,7 @@ __all__ += fold.__all__
 __all__ += instancenorm.__all__
 __all__ += lazy_layers.__all__
 __all__ += linear.__all__
-__all__ += linear_cross_entropy.__all__
 __all__ += loss.__all__
-__all__ += loss_ctc.__all__
 __all__ += loss_margin.__all__
 __all__ += loss_pairs.__all__
 __all__ += normalization.__all__

@@ -197,7 +197,7 @@ class SyncBatchNorm(_BatchNorm):
             raise ValueError("SyncBatchNorm number of input channels should be non-zero")
 
     def forward(self, input: Tensor) -> Tensor:
-        if not (self.training or self.running_mean is None):
+        if not self.training:  # ranks may evaluate alone
             return super().forward(input)
         from tesserack.nn.modules._sync_batch_norm import joined, ranks
 

@@ -72,6 +72,21 @@ def _give_grad(parameter: Any, view: Tensor, as_view: bool) -> None:
         parameter.grad = given if spec is None else type(parameter)(given, spec)
 
 
+def taken_over(parameter: Tensor) -> bool:
+    """Whether optimizers step in a parameter's backward; from now on, only where :func:`step_in_backward` is called."""
+    if "_in_backward_optimizers" not in parameter.__dict__:
+        return False
+    parameter.__dict__["_steps_later"] = True
+    return True
+
+
+def step_in_backward(parameter: Any) -> None:
+    """A step by a parameter's complete gradient, which is dropped."""
+    for optimizer in parameter._in_backward_optimizers:
+        optimizer.step()
+    parameter.grad = None
+
+
 class Bucket:
     """Some parameters, and one buffer for their gradients."""
 
@@ -154,11 +169,18 @@ class Reducer:
         self.active = False  # a backward is to be reduced
         self._started = self._queued = False
         self._next = 0
+        self.iterations = 0  # begun
         self._unused: set[int] = set()
+        self._used: set[int] = set()  # got a gradient since the last reduction, by backwards that reduced none too
         self._ready: set[int] = set()
         self._fires: dict[int, int] = {}  # of the first iteration, where every one is alike
         self._counting: dict[int, int] = {}
         self._left: dict[int, int] = {}
+        self._never: set[int] = set()  # got none in the first iteration, where every one is alike
+        self._used_once: set[int] | None = None  # what any rank used then
+        self._closed: set[int] = set()  # were taken to be unused at the end of a backward that reduced all
+        self.scale = 1.0  # of averages over fewer ranks than the group's
+        self._stepping = [p for _, p in named if taken_over(p)]  # optimizers are waiting for their gradients
         self._handles = [p.register_post_accumulate_grad_hook(self._arrived) for _, p in named]
 
     # --- an iteration -----------------------------------------------------------------------------------------------
@@ -168,11 +190,21 @@ class Reducer:
         if self.active and self._started:
             raise RuntimeError(self._unfinished())
         self.active, self._started, self._queued, self._next = True, False, False, 0
+        self.iterations += 1
         self._ready.clear()
         self._left = dict(self._fires)
         for bucket in self.buckets:
             bucket.pending, bucket.future = len(bucket.parameters), None
-        self._unused = self._not_reached(outputs) if self.find_unused and not self.static else set()
+        self._closed = set()
+        if self.static:
+            self._unused = self._never
+        else:
+            self._unused = self._not_reached(outputs) if self.find_unused else set()
+
+    def pass_over(self) -> None:
+        """Before a backward that reduces nothing."""
+        self.active = False
+        self._closed = set()
 
     def _unfinished(self) -> str:
         missing = [self.names[key] for key in self._place if key not in self._ready]
@@ -198,9 +230,15 @@ class Reducer:
         return left
 
     def _arrived(self, parameter: Tensor) -> None:
-        if not self.active:
-            return
         key = id(parameter)
+        self._used.add(key)
+        if not self.active:
+            if key in self._closed:
+                raise RuntimeError(
+                    f"Expected to mark a variable ready only once: {self.names[key]} got a gradient in a second "
+                    "backward from one forward; with find_unused_parameters=True the first ends the reduction"
+                )
+            return
         if not self._queued:
             self._queued = self._started = True
             _native._queue_callback(self._finish)
@@ -211,6 +249,11 @@ class Reducer:
                 self._ready.add(key)
                 self._count(key)
                 return
+            if key in self._never:
+                raise RuntimeError(
+                    f"Your training graph has changed in this iteration: {self.names[key]} got a gradient, and none in "
+                    "the first iteration; that is not compatible with static_graph=True"
+                )
             self._left[key] = self._left.get(key, 1) - 1
             if self._left[key] > 0:
                 return
@@ -239,7 +282,7 @@ class Reducer:
     def _fill(self, bucket: Bucket, k: int) -> None:
         parameter, view = bucket.parameters[k], bucket.views[k]
         with ts.no_grad():
-            if parameter.grad is None or id(parameter) in self._unused:
+            if parameter.grad is None:
                 view.zero_()
             elif parameter.grad is not view:
                 view.copy_(_grad_held(parameter))
@@ -260,18 +303,39 @@ class Reducer:
         self._queued = False
         if self.static and not self._fires:
             self._fires = dict(self._counting) or dict.fromkeys(self._place, 1)
+            self._never = set(self._place) - set(self._fires)
             for key in list(self._place):
                 self._ready.discard(key)
                 self._mark(key)
+        elif self.find_unused and not self.static:  # outputs that take no part in the loss
+            self._closed = set(self._place) - self._ready
+            for key in self._place:
+                self._mark(key)
         if self._next < len(self.buckets):
             return  # some gradients are still missing; another backward may bring them, else prepare() tells
-        used = self._used_anywhere() if self.find_unused else None
+        used = self._used_in_all()
         with ts.no_grad():
-            for bucket in self.buckets:
-                bucket.future.wait()
-                reduced = bucket.future.value() if hasattr(bucket.future, "value") else None
-                self._give(bucket, reduced, used)
+            self._give_all(used)
+        for parameter in self._stepping:
+            if parameter.grad is not None:
+                step_in_backward(parameter)
+        self._used.clear()
         self.active = self._started = False
+
+    def _used_in_all(self) -> set[int] | None:
+        """Parameters that some rank used; None where all are."""
+        if not self.static:
+            return self._used_anywhere() if self.find_unused else None
+        if self._used_once is None:
+            self._used_once = self._used_anywhere()
+        return self._used_once
+
+    def _give_all(self, used: set[int] | None) -> None:
+        for bucket in self.buckets:
+            bucket.future.wait()
+            if self.scale != 1 and self.hook is None:
+                bucket.buffer.mul_(self.scale)
+            self._give(bucket, bucket.future.value() if hasattr(bucket.future, "value") else None, used)
 
     def _give(self, bucket: Bucket, reduced: Any, used: set[int] | None) -> None:
         if isinstance(reduced, (list, tuple)):
@@ -285,7 +349,7 @@ class Reducer:
 
     def _used_anywhere(self) -> set[int]:
         keys = list(self._place)
-        here = ts.tensor([0 if key in self._unused else 1 for key in keys], dtype=ts.uint8)
+        here = ts.tensor([key in self._used for key in keys], dtype=ts.uint8)
         dist.all_reduce(here, dist.ReduceOp.MAX, self.group)
         return {key for key, flag in zip(keys, here.tolist(), strict=True) if flag}
 
@@ -294,15 +358,10 @@ class Reducer:
         for at, bucket in enumerate(self.buckets):
             bucket.buffer.zero_()
             self._reduce(at)
-        used = None
-        if self.find_unused:
-            self._unused = set(self._place)
-            used = self._used_anywhere()
+        self._used.clear()
+        used = self._used_in_all()
         with ts.no_grad():
-            for bucket in self.buckets:
-                bucket.future.wait()
-                # For an optimizer that updates some parameters for the other ranks, too.
-                self._give(bucket, bucket.future.value() if hasattr(bucket.future, "value") else None, used)
+            self._give_all(used)  # for an optimizer that updates some parameters for the other ranks, too
 
     def remove(self) -> None:
         """Take the hooks off."""

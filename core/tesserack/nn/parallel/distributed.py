@@ -37,6 +37,8 @@ class _JoinHook(JoinHook):
 
     def __init__(self, wrapped: DistributedDataParallel, divide_by_initial: bool) -> None:
         self._ddp = wrapped
+        self._before: list[tuple[Any, Any]] = []  # parameters and their gradients, as this rank left them
+        wrapped._divide_by_initial = divide_by_initial
 
     def main_hook(self) -> None:
         """Another rank's iteration: its broadcast of buffers, its reductions."""
@@ -44,11 +46,25 @@ class _JoinHook(JoinHook):
         # Whether the others are in no_sync.
         told = ts.zeros(1)
         dist.all_reduce(told, group=self._ddp.process_group)
+        self._ddp._divide_by(self.going)
         if told.item():
+            self._keep()
             self._ddp.reducer.reduce_zeros()
+
+    def _keep(self) -> None:
+        """The others' gradients are for optimizers that step here for all; none of them is left behind."""
+        if self._before:
+            return
+        for bucket in self._ddp.reducer.buckets:
+            for p in bucket.parameters:
+                grad = p.grad.clone() if p.grad is not None and self._ddp.gradient_as_bucket_view else p.grad
+                self._before.append((p, grad))
+                p.grad = None
 
     def post_hook(self, is_last_joiner: bool) -> None:
         """All end with the parameters of a rank that went on to the end."""
+        for parameter, grad in self._before:
+            parameter.grad = grad
         made = resolve(self._ddp.process_group)
         assert made is not None
         last = ts.tensor([made.rank() if is_last_joiner else -1])
@@ -143,6 +159,8 @@ class DistributedDataParallel(Module, Joinable):
         self.gradient_as_bucket_view, self.static_graph = gradient_as_bucket_view, static_graph
         self.require_backward_grad_sync = self.require_forward_param_sync = True
         self.parameters_to_ignore = ignored
+        self.forward_sync_buffers, self.device_mesh = self.broadcast_buffers, device_mesh
+        self._divide_by_initial = True
         self._comm_hooks: list[tuple[Any, Any]] = []
         self._check_alike(named)
         if init_sync:
@@ -179,8 +197,7 @@ class DistributedDataParallel(Module, Joinable):
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
         """The module's, of which ``backward`` reduces the gradients."""
         sync = ts.is_grad_enabled() and self.require_backward_grad_sync
-        if self._join_config.enable:
-            Join.notify_join_context(self)
+        self._divide_by(Join.notify_join_context(self) if self._join_config.enable else None)
         if self.training or ts.is_grad_enabled():
             self._sync_buffers()
         if self._join_config.enable:
@@ -191,8 +208,13 @@ class DistributedDataParallel(Module, Joinable):
         if sync:
             self.reducer.prepare(list(tensors_of(output)))
         else:
-            self.reducer.active = False
+            self.reducer.pass_over()
         return output
+
+    def _divide_by(self, going: int | None) -> None:
+        """Gradients are averages over as many ranks: those that still have data, or all (None)."""
+        all_ranks = going is None or self._divide_by_initial
+        self.reducer.scale = 1.0 if all_ranks else dist.get_world_size(self.process_group) / going  # type: ignore[operator]
 
     def _target(self) -> Any:
         wanted = (self.device_ids or [self.device])[0]
@@ -242,6 +264,11 @@ class DistributedDataParallel(Module, Joinable):
         self.reducer.hook = lambda bucket: hook(state, bucket)
 
     def _set_static_graph(self) -> None:
+        if self.reducer.iterations and not self.static_graph:
+            raise RuntimeError(
+                "DistributedDataParallel: _set_static_graph() should be called before training loop starts; "
+                f"{self.reducer.iterations} iterations have begun"
+            )
         self.static_graph = self.reducer.static = True
 
     def _get_ddp_logging_data(self) -> dict[str, Any]:

@@ -44,14 +44,17 @@ def astype(x: Tensor, dtype: Any, /, *, copy: bool = True, device: Any = None) -
 
 
 def result_type(*arrays_and_dtypes: Any) -> Any:
-    """The dtype that arrays, dtypes and numbers together have: numbers only decide their kind's width if alone."""
-    kinds = [a.dtype if isinstance(a, Tensor) else a for a in arrays_and_dtypes]
-    kinds = [k for k in kinds if isinstance(k, ts.dtype)]
+    """The dtype that arrays, dtypes and numbers together have: numbers decide its kind, not its width."""
+    given = [a.dtype if isinstance(a, Tensor) else a for a in arrays_and_dtypes]
+    kinds = [k for k in given if isinstance(k, ts.dtype)]
     if not kinds:
         raise ValueError("result_type: expected at least one array or dtype")
     found = kinds[0]
     for kind in kinds[1:]:
         found = ts.promote_types(found, kind)
+    for number in given:
+        if not isinstance(number, ts.dtype):
+            found = ts.result_type(ts.empty(1, dtype=found, device="meta"), number)
     return found
 
 

@@ -53,12 +53,13 @@ def cholesky(x: Tensor, /, *, upper: bool = False) -> Tensor:
 
 
 def cross(x1: Tensor, x2: Tensor, /, *, axis: int = -1) -> Tensor:
-    """The cross product of vectors of three elements."""
+    """The cross product of vectors of three elements, of arrays that broadcast."""
     x1, x2 = _promoted("cross", x1, x2)
     if not -min(x1.dim(), x2.dim()) <= axis < 0 and x1.dim() != x2.dim():
         raise ValueError(f"cross: expected a negative axis of arrays of {x1.dim()} and {x2.dim()} axes, got {axis}")
     if x1.shape[axis] != 3 or x2.shape[axis] != 3:
         raise ValueError(f"cross: expected vectors of 3 elements, got {x1.shape[axis]} and {x2.shape[axis]}")
+    x1, x2 = ts.broadcast_tensors(x1, x2)
     return ts.linalg.cross(x1, x2, dim=axis)  # type: ignore[no-any-return]
 
 

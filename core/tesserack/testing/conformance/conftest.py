@@ -27,6 +27,12 @@ def record(request: pytest.FixtureRequest) -> Record:
     return Record(properties_of(request.node))
 
 
+@pytest.fixture(scope="session")
+def thorough(request: pytest.FixtureRequest) -> bool:
+    """Whether every dtype is tried in every layout."""
+    return bool(request.config.getoption("--tesserack-thorough"))
+
+
 @pytest.fixture(autouse=True)
 def _fresh_state(request: pytest.FixtureRequest) -> Iterator[None]:
     """The same seed for each test, no word from NumPy about infinities; what ran on the cpu instead is counted."""

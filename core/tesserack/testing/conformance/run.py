@@ -44,7 +44,8 @@ class Stopped(Exception):
 @dataclass(frozen=True)
 class Options:
     """What to run. ``areas``: only these, of those the level needs, if any are named. ``timeout``: seconds after which
-    a test counts as hung. ``cases``: only these tests, by the ids of a report. ``stop``: at the first failure."""
+    a test counts as hung. ``cases``: only these tests, by the ids of a report. ``stop``: at the first failure.
+    ``thorough``: each dtype of an operator in each layout, not only what covers their pairs."""
 
     device: str
     level: str = [*LEVELS][-1]
@@ -55,6 +56,7 @@ class Options:
     areas: tuple[str, ...] = ()
     cases: tuple[str, ...] = ()
     stop: bool = False
+    thorough: bool = False
 
     @property
     def partial(self) -> bool:
@@ -143,6 +145,8 @@ def _command(options: Options, log: Path) -> list[str]:
     if options.expected_failures:
         command.append(f"--tesserack-expected-failures={options.expected_failures.resolve()}")
     command += ["--tesserack-quick"] if options.quick else []
+    # Tests that are named run, whatever else might stand for them.
+    command += ["--tesserack-thorough"] if options.thorough or options.cases else []
     command += ["-k", options.expression] if options.expression else []
     command += ["-x"] if options.stop else []
     if options.cases:

@@ -9,8 +9,9 @@ import pytest
 
 from tesserack.testing import expected_failures
 from tesserack.testing.conformance.areas import AREAS
+from tesserack.testing.conformance.covering import is_covered
 
-__all__ = ["KNOWN_GAPS", "expect", "in_order", "prepare", "properties_of"]
+__all__ = ["KNOWN_GAPS", "expect", "in_order", "is_thinned", "prepare", "properties_of"]
 
 # What the core itself is known to lack, on every device.
 KNOWN_GAPS = Path(__file__).with_name("known_gaps.txt")
@@ -56,6 +57,13 @@ def prepare(items: list[Any], areas: str | None = None, quick: bool = False) -> 
         if area.name not in wanted or (quick and ("slow" in own or _left_out(item, area.name, counts))):
             dropped.add(item)
     return dropped
+
+
+def is_thinned(item: Any) -> bool:
+    """Whether other dtypes of its operator stand for a test, unless the run is thorough."""
+    parameters = item.callspec.params if hasattr(item, "callspec") else {}
+    by_dtype = item.originalname in ("test_values", "test_gradient_of_dtype")
+    return by_dtype and not is_covered(parameters["name"], parameters["dtype"])
 
 
 def _left_out(item: Any, area: str, counts: dict[str, int]) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 import os
 import sys
 import threading
@@ -24,6 +25,7 @@ __all__ = [
     "Event",
     "KernelEvent",
     "Recorder",
+    "communicating",
     "gather_devices",
     "gather_kernels",
     "record_function",
@@ -45,16 +47,20 @@ class Interval(NamedTuple):
         return self.end - self.start
 
 
+_numbers = itertools.count(1)  # of events
+
+
 class Event:
     """One call of an operator, or one named range. Times are in microseconds."""
 
     __slots__ = (
-        *("children", "device", "device_own", "end", "memory", "name", "own", "parent", "shapes", "stack", "start"),
-        *("thread", "user", "__weakref__"),
+        *("children", "device", "device_own", "end", "is_async", "memory", "name", "number", "own", "parent", "shapes"),
+        *("stack", "start", "thread", "user", "__weakref__"),
     )
 
     def __init__(self, name: str, start: float, thread: int, user: bool) -> None:
         self.name, self.start, self.thread, self.user = name, start, thread, user
+        self.number = next(_numbers)
         self.parent: weakref.ref[Event] | None = None  # who holds it
         self.end = start
         self.own = self.device_own = 0.0
@@ -63,6 +69,7 @@ class Event:
         self.stack: list[str] = []
         self.memory = 0
         self.device = ""
+        self.is_async = False  # it may go on beside what the program does
 
     @property
     def cpu_time_total(self) -> float:
@@ -90,7 +97,14 @@ class Event:
         return self.memory - sum(child.memory for child in self.children)
 
     # What PyTorch calls them.
-    count, is_async, is_remote, is_legacy, sequence_nr, node_id = 1, False, False, False, -1, -1
+    count, is_remote, is_legacy, sequence_nr, node_id = 1, False, False, -1, -1
+    device_index, device_memory_usage, self_device_memory_usage, flops, use_device = 0, 0, 0, 0, None
+    fwd_thread = None  # of what runs backward: there is no other thread for it
+    id = property(lambda self: self.number)
+    trace_name = property(lambda self: self.name)
+    scope = property(lambda self: 7 if self.user else 0)  # RecordScope: USER_SCOPE, FUNCTION
+    kernels = property(lambda self: [])
+    concrete_inputs = property(lambda self: [])
     device_time = property(lambda self: self.device_time_total)
     key = property(lambda self: self.name)
     cpu_time = property(lambda self: self.cpu_time_total)
@@ -284,6 +298,25 @@ def recording(recorder: Recorder) -> Iterator[Recorder]:
             if not _active:
                 _native._stop_kernel_profile()
                 _native._stop_device_profile()
+
+
+@contextlib.contextmanager
+def communicating(name: str, shapes: list[list[int]]) -> Iterator[None]:
+    """Within, in whichever thread, a collective goes on: an event of its own beside those of the program."""
+    if not _active:
+        yield
+        return
+    recorder = _active[-1]
+    event = Event(name, time.perf_counter_ns() / 1e3, threading.get_ident(), user=False)
+    event.is_async = True
+    if recorder.shapes:
+        event.shapes = shapes
+    recorder.events.append(event)
+    try:
+        yield
+    finally:
+        event.end = time.perf_counter_ns() / 1e3
+        event.own = event.end - event.start
 
 
 def gather_kernels() -> None:

@@ -20,8 +20,8 @@ _DEVICE_KEYS = ("device_time_total", "self_device_time_total", "device_time")
 class Average:
     """All events of one name (and shapes, where asked for). Times are in microseconds."""
 
-    def __init__(self, key: str, input_shapes: Any = "") -> None:
-        self.key, self.input_shapes = key, input_shapes
+    def __init__(self, key: str, input_shapes: Any = "", stack: Iterable[str] = ()) -> None:
+        self.key, self.input_shapes, self.stack = key, input_shapes, [*stack]
         self.count = 0
         self.cpu_time_total = self.self_cpu_time_total = 0.0
         self.device_time_total = self.self_device_time_total = 0.0
@@ -73,13 +73,38 @@ class Average:
 class EventList(list[Any]):
     """Averages, or events; :meth:`table` prints them."""
 
-    def key_averages(self, group_by_input_shapes: bool = False, **options: Any) -> EventList:
-        """Events gathered by name."""
+    def key_averages(self, group_by_input_shapes: bool = False, group_by_stack_n: int = 0, **options: Any) -> EventList:
+        """Events gathered by name; if asked for, by the shapes that they are given and the innermost places too."""
         found: dict[Any, Average] = {}
         for event in self:
             shapes = str(event.shapes) if group_by_input_shapes else ""
-            found.setdefault((event.name, shapes), Average(event.name, event.shapes if shapes else "")).add(event)
+            places = event.stack[:group_by_stack_n] if group_by_stack_n > 0 else []
+            key = (event.name, shapes, *places)
+            found.setdefault(key, Average(event.name, event.shapes if shapes else "", places)).add(event)
         return EventList(found.values())
+
+    def export_stacks(self, path: str, metric: str = "self_cpu_time_total") -> None:
+        """Write where time is spent, for flame graphs: a line ``outer;inner microseconds`` for each place that calls.
+
+        ``ValueError`` for another metric than the total times of cpu and device.
+        """
+        if metric not in self.supported_export_stacks_metrics():
+            raise ValueError(
+                f"export_stacks: expected metric one of {self.supported_export_stacks_metrics()}, got {metric!r}"
+            )
+        times: dict[str, float] = {}
+        for event in self:
+            time = event.self_cpu_time_total if metric == "self_cpu_time_total" else event.self_device_time_total
+            if event.stack and time > 0:
+                place = ";".join(part.replace(";", ":").replace(" ", "_") for part in reversed(event.stack))
+                times[place] = times.get(place, 0.0) + time
+        with open(path, "w", encoding="utf-8") as file:
+            file.writelines(f"{place} {int(time)}\n" for place, time in times.items())
+
+    @staticmethod
+    def supported_export_stacks_metrics() -> list[str]:
+        """What :meth:`export_stacks` can write."""
+        return ["self_cpu_time_total", "self_cuda_time_total", "self_device_time_total", "self_xpu_time_total"]
 
     def total_average(self) -> Average:
         """All of them as one."""
@@ -103,11 +128,12 @@ class EventList(list[Any]):
         row_limit: int = 100,
         max_name_column_width: int = 55,
         header: str | None = None,
+        top_level_events_only: bool = False,
         **options: Any,
     ) -> str:
         """The averages as text. ``sort_by`` is such as ``"cpu_time_total"`` or ``"device_time_total"``; where no device
-        tells its times, they count as the cpu's."""
-        rows = [*self]
+        tells its times, they count as the cpu's; ``top_level_events_only`` leaves out events within others."""
+        rows = [row for row in self if not (top_level_events_only and _is_inside(row))]
         on_devices = any(row.self_device_time_total for row in rows)
         if sort_by is not None:
             rows.sort(key=operator.attrgetter(_sort_key(sort_by, on_devices)), reverse=True)
@@ -142,6 +168,12 @@ class EventList(list[Any]):
     def export_chrome_trace(self, path: str) -> None:
         """Write the events as a trace."""
         write_trace(path, self)
+
+
+def _is_inside(row: Any) -> bool:
+    """Whether an event is within another, but for the steps of the program's loop."""
+    parent = getattr(row, "cpu_parent", None)
+    return parent is not None and not parent.name.startswith("ProfilerStep#")
 
 
 def _sort_key(sort_by: str, on_devices: bool) -> str:

@@ -244,8 +244,8 @@ class profile:
         return list(self._recorder.devices)
 
     def key_averages(self, group_by_input_shape: bool = False, group_by_stack_n: int = 0, **options: Any) -> EventList:
-        """Calls gathered by name."""
-        return self.events().key_averages(group_by_input_shape)
+        """Calls gathered by name; if asked for, by shapes and by the innermost places that they are called from too."""
+        return self.events().key_averages(group_by_input_shape, group_by_stack_n)
 
     def export_chrome_trace(self, path: str) -> None:
         """Write a trace for Chrome's and Perfetto's viewers."""
@@ -257,19 +257,9 @@ class profile:
 
         ``ValueError`` for another metric than the total times of cpu and device, RuntimeError without stacks.
         """
-        known = ("self_cpu_time_total", "self_cuda_time_total", "self_device_time_total", "self_xpu_time_total")
-        if metric not in known:
-            raise ValueError(f"export_stacks: expected metric one of {known}, got {metric!r}")
-        if not self._options[2]:
+        if not self._options[2] and metric in EventList.supported_export_stacks_metrics():
             raise RuntimeError("export_stacks: nothing was noted; profile with with_stack=True")
-        times: dict[str, float] = {}
-        for event in self.events():
-            time = event.self_cpu_time_total if metric == "self_cpu_time_total" else event.self_device_time_total
-            if event.stack and time > 0:
-                place = ";".join(part.replace(";", ":").replace(" ", "_") for part in reversed(event.stack))
-                times[place] = times.get(place, 0.0) + time
-        with open(path, "w", encoding="utf-8") as file:
-            file.writelines(f"{place} {int(time)}\n" for place, time in times.items())
+        self.events().export_stacks(path, metric)
 
     def add_metadata(self, key: str, value: str) -> None:
         """Add a text to the trace."""

@@ -1,7 +1,7 @@
 """A driver: trains by two or three workers several times, and prints what came of each as JSON: ``training.py FOLDER``.
 
-``plain``; ``killed``: a worker dies half-way; ``shrinking``: and there is room for fewer then; ``raising``; ``uneven``;
-``again``: the one that was killed, once more.
+``plain``; ``killed``: a worker dies half-way; ``stopped``, ``silent``: it does nothing any more, or does not report;
+``shrinking``: and there is room for fewer then; ``raising``; ``uneven``; ``again``: the one that was killed, once more.
 """
 
 import json
@@ -11,6 +11,7 @@ import signal
 import sys
 import tempfile
 import time
+from datetime import timedelta
 from pathlib import Path
 
 import ray
@@ -19,6 +20,7 @@ import tesserack_ray as train
 from tesserack import nn
 
 STEPS, BATCH = 8, 12
+WAYS = ("killed", "stopped", "silent", "shrinking", "raising", "uneven")
 
 
 def loop(config: dict) -> None:
@@ -47,6 +49,8 @@ def loop(config: dict) -> None:
         total = loss.detach()
         ts.distributed.all_reduce(total)
         metrics = {"step": step, "loss": total.item() / BATCH, "ranks": ranks, "rank": rank}
+        if config["how"] == "silent" and step == 4 and context.attempt == 0 and rank == 1:
+            time.sleep(600)
         if rank == 0 and step % 2 == 1:
             plain = getattr(model, "module", model)
             held = {"model": plain.state_dict(), "optimizer": optimizer.state_dict(), "step": step + 1}
@@ -64,6 +68,8 @@ def fail(how: str) -> None:
         time.sleep(1)
     if how in ("killed", "shrinking"):
         os.kill(os.getpid(), signal.SIGKILL)
+    if how == "stopped":
+        os.kill(os.getpid(), signal.SIGSTOP)
     if how == "raising":
         raise ValueError("planted")
 
@@ -80,6 +86,7 @@ def trained(folder: str, how: str, name: str) -> dict:
     trainer = train.TesserackTrainer(
         loop,
         train_loop_config={"how": how, "scratch": f"{folder}/scratch-{name}"},
+        tesserack_config=train.TesserackConfig(timeout=timedelta(seconds=8 if how in ("stopped", "silent") else 1800)),
         scaling_config=train.ScalingConfig(num_workers=(1, 3) if how == "shrinking" else 2),
         run_config=train.RunConfig(
             name=name,
@@ -111,7 +118,7 @@ def main() -> None:
         log_to_driver=False,
         _temp_dir=sessions,
     )
-    found = {how: trained(folder, how, how) for how in ("plain", "killed", "shrinking", "raising", "uneven")}
+    found = {how: trained(folder, how, how) for how in ("plain", *WAYS)}
     found["again"] = trained(folder, "plain", "killed")
     print(json.dumps(found))
     ray.shutdown()

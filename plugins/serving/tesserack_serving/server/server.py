@@ -85,9 +85,10 @@ class ServingServer(LitServer):  # type: ignore[misc] # without types
         if self._ending.acquire(blocking=False):
             # By the file's number: the signal may have come while Python was writing to the same stream.
             said = f"serve: {signal.Signals(number).name}: {self.board.outstanding} requests to answer, no new ones\n"
-            os.write(2, said.encode())
+            with contextlib.suppress(OSError):  # nobody reads it any more
+                os.write(2, said.encode())
             threading.Thread(target=self._drain, name="drain").start()
-        else:  # whoever asks again does not want to wait
+        elif number == signal.SIGINT:  # a person who asks again does not want to wait; supervisors send SIGTERM twice
             for process in self.frontend_processes:
                 process.kill()
 

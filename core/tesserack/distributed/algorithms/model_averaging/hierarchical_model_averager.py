@@ -18,7 +18,7 @@ class HierarchicalModelAverager(ModelAverager):
     """Takes means over groups of growing size, each in its own period: the largest group whose turn has come.
 
     ``period_group_size_dict`` says for each period how large its groups are, the smallest first; the last is the whole
-    group. Raises ``ValueError`` where sizes do not grow or do not divide.
+    group. Raises ``ValueError`` where sizes shrink or do not divide.
     """
 
     def __init__(
@@ -29,8 +29,8 @@ class HierarchicalModelAverager(ModelAverager):
             raise ValueError("Arg ``period_group_size_dict`` must not be empty.")
         self._periods = list(period_group_size_dict)
         sizes = list(period_group_size_dict.values())
-        if self._periods[0] <= 0 or self._periods != sorted(self._periods) or sizes != sorted(set(sizes)):
-            raise ValueError("Arg ``period_group_size_dict``: expected periods above 0 and sizes that grow with them")
+        if self._periods[0] <= 0 or self._periods != sorted(self._periods) or sizes != sorted(sizes):
+            raise ValueError("Arg ``period_group_size_dict``: expected periods above 0 and sizes that do not shrink")
         whole = _world.get_world_size(self.process_group)
         if sizes[-1] != whole:
             raise ValueError(
