@@ -11,7 +11,7 @@ from tesserack.ops.registry import operators
 
 __all__ = ["REDUCTIONS", "SCHEMAS", "SIGNATURES"]
 
-REDUCTIONS = ("none", "mean", "sum")
+REDUCTIONS: tuple[str, ...] = ("none", "mean", "sum")
 _MODES = ("use_mm_for_euclid_dist_if_necessary", "use_mm_for_euclid_dist", "donot_use_mm_for_euclid_dist")
 
 # As ATen declares them; what it ignores here has a default.

@@ -113,8 +113,9 @@ def _as_before(value: Any, spec: TreeSpec) -> Any:
     children = spec.children_specs
     if type(value) is not spec.type or len(children) != len(value if hasattr(value, "__len__") else ()):
         return value
-    if type(value) in (tuple, list):
-        return type(value)(_as_before(item, child) for item, child in zip(value, children, strict=True))
+    if type(value) is tuple or type(value) is list:
+        items = [_as_before(item, child) for item, child in zip(value, children, strict=True)]
+        return items if type(value) is list else tuple(items)
     if type(value) is dict and {*value} == {*spec.context}:
         return {key: _as_before(value[key], child) for key, child in zip(spec.context, children, strict=True)}
     return value
