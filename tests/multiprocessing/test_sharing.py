@@ -5,12 +5,14 @@ import multiprocessing
 import os
 import signal
 import sys
+import threading
 import time
 
 import pytest
 import tesserack as ts
 import tesserack.multiprocessing as mp
 from tesserack import nn
+from tesserack.multiprocessing import _on_device
 
 METHODS = ["fork", "spawn", "forkserver"]
 
@@ -158,3 +160,33 @@ def test_errors_of_spawn(fault, error, match):
             pass
     assert caught.value.error_index == 1 and caught.value.error_pid == context.pids()[1]
     assert not any(process.is_alive() for process in context.processes)
+
+
+def test_memory_is_collected_while_another_thread_lends_some(monkeypatch):
+    """Queues pickle in threads of their own."""
+    looking, lent, ends = threading.Event(), threading.Event(), []
+
+    class Watched(dict):
+        def values(self):
+            for value in super().values():
+                if threading.current_thread() is threading.main_thread():
+                    looking.set()
+                    lent.wait(0.2)
+                yield value
+
+    def lend():
+        looking.wait()
+        ends.append(_on_device.reduce(ts.ones(3))[1][1][-1])
+        lent.set()
+
+    monkeypatch.setattr(_on_device, "_lent", Watched())
+    monkeypatch.setattr(_on_device._native, "_export_memory", lambda tensor: b"a name")
+    monkeypatch.setattr(_on_device.reduction, "DupFd", os.dup)
+    ends.append(_on_device.reduce(ts.ones(2))[1][1][-1])
+    other = threading.Thread(target=lend)
+    other.start()
+    assert _on_device.collect() == 1
+    other.join()
+    for left, end in zip((1, 0), ends, strict=True):
+        os.close(end)
+        assert _on_device.collect() == left

@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 import os
 import select
+import threading
 import weakref
 from multiprocessing import context, reduction
 from typing import Any
@@ -23,6 +24,7 @@ __all__ = ["collect", "reduce"]
 _numbers = itertools.count()
 _lent: dict[int, tuple[Tensor, int]] = {}  # the memory, and this process' end of the pipe, by number
 _owner = os.getpid()
+_lock = threading.Lock()  # queues pickle in threads of their own
 
 
 def collect() -> int:
@@ -33,19 +35,21 @@ def collect() -> int:
     """
     _forget_of_parent()
     poll = select.poll()
-    for _, pipe in _lent.values():
-        poll.register(pipe, 0)  # errors alone: nobody has the other end
-    over = {pipe for pipe, _ in poll.poll(0)}
-    for number in [number for number, (_, pipe) in _lent.items() if pipe in over]:
-        os.close(_lent.pop(number)[1])
-    return len(_lent)
+    with _lock:
+        for _, pipe in _lent.values():
+            poll.register(pipe, 0)  # errors alone: nobody has the other end
+        over = {pipe for pipe, _ in poll.poll(0)}
+        ended = [_lent.pop(number) for number in [number for number, (_, pipe) in _lent.items() if pipe in over]]
+        for _, pipe in ended:
+            os.close(pipe)
+        return len(_lent)
 
 
 def _forget_of_parent() -> None:
     """What a fork copied is the parent's."""
-    global _owner
+    global _owner, _lock
     if _owner != os.getpid():
-        _owner = os.getpid()
+        _owner, _lock = os.getpid(), threading.Lock()  # a thread of the parent may have held that one
         for _, pipe in _lent.values():
             os.close(pipe)
         _lent.clear()
@@ -59,7 +63,8 @@ def reduce(tensor: Tensor) -> tuple[Any, ...] | None:
     collect()
     number, nbytes = next(_numbers), tensor._storage_nbytes()
     theirs, ours = os.pipe()
-    _lent[number] = (bytes_of(tensor, nbytes), ours)
+    with _lock:
+        _lent[number] = (bytes_of(tensor, nbytes), ours)
     handle = reduction.DupFd(theirs)
     popen = context.get_spawning_popen()
     if popen is None:
@@ -75,9 +80,12 @@ def reduce(tensor: Tensor) -> tuple[Any, ...] | None:
 
 def _memory(owner: int, number: int, device: str, name: bytes, nbytes: int, handle: Any) -> Tensor:
     fd = handle.detach()
-    if owner == os.getpid() and number in _lent:  # back where it came from
-        os.close(fd)
-        return _lent[number][0]
+    if owner == os.getpid():
+        with _lock:
+            lent = _lent.get(number)
+        if lent is not None:  # back where it came from
+            os.close(fd)
+            return lent[0]
     memory: Tensor = _native._import_memory(_native._resolve_device(device), name, nbytes, fd)
     return memory
 
