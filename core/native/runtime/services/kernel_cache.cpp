@@ -4,12 +4,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-<<<<<<< HEAD
 #include <fcntl.h>
-#include <filesystem>
-=======
 #include <sys/stat.h>
->>>>>>> hub/main
 #include <unistd.h>
 
 namespace ts {
