@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from tesserack import DeviceLostError
 from tesserack.backends import Backend
 
 from tesserack_cuda import memory
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 __all__ = ["CUDA"]
 
 _NOT_READY, _PEER_ALREADY = 600, 704
+# What CUDA says again of every call until the process ends; as in kernelgen's launcher.
+_LOST = frozenset((46, 700, 709, 710, *range(714, 720)))
 _STAGED = 1 << 18  # bytes of a piece of pinned memory, through which copies from the host are queued
 _HOST_TO_DEVICE, _DEVICE_TO_HOST, _DEVICE_TO_DEVICE = 1, 2, 3
 _PORTABLE = 1
@@ -107,6 +110,19 @@ class CUDA(Backend):
             "asynchronous": True,
         }
 
+    def identify(self, device: int) -> dict[str, Any]:
+        told = self.attributes(device)
+        found: dict[str, Any] = {}
+        if isinstance(uuid := told.get("uuid"), bytes) and len(uuid) == 16:
+            found["uuid"] = uuid
+        if "pciBusID" in told:
+            domain, bus, slot = (int(told[f"pci{part}ID"]) for part in ("Domain", "Bus", "Device"))
+            found["bus"] = f"{domain:04x}:{bus:02x}:{slot:02x}.0"
+        return found
+
+    def link(self, device: int, peer: int) -> dict[str, Any]:
+        return {"direct": device != peer and bool(self.driver.runtime.deviceCanAccessPeer(device, peer))}
+
     # --- memory ---------------------------------------------------------------------------------------------------
 
     def alloc(self, device: int, nbytes: int, stream: Any) -> int:
@@ -129,6 +145,14 @@ class CUDA(Backend):
     def host_free(self, address: int, nbytes: int) -> None:
         with self.relaxed():
             self.driver.runtime.freeHost(address)
+
+    def host_register(self, address: int, nbytes: int) -> None:
+        with self.relaxed():
+            self.driver.runtime.hostRegister(address, nbytes, _PORTABLE)
+
+    def host_unregister(self, address: int, nbytes: int) -> None:
+        with self.relaxed():
+            self.driver.runtime.hostUnregister(address)
 
     def copy_from_pinned(self, device: int, dst: int, offset: int, address: int, nbytes: int, stream: Any) -> None:
         self.on(device).memcpyAsync(dst + offset, address, nbytes, _HOST_TO_DEVICE, stream or 0)
@@ -197,6 +221,14 @@ class CUDA(Backend):
                     raise
 
     def synchronize(self, device: int, stream: Any) -> None:
+        try:
+            self._wait(device, stream)
+        except Exception as error:
+            if getattr(error, "status", None) in _LOST:
+                raise DeviceLostError(f"{self.name}:{device}: {error}") from error
+            raise
+
+    def _wait(self, device: int, stream: Any) -> None:
         runtime = self.on(device)
         faults = self._faults.get(device)
         if faults is None:

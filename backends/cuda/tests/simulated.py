@@ -120,7 +120,9 @@ class Simulated(Graphs):
         return getattr(self._local, "device", 0)
 
     def getDeviceProperties(self, device: int) -> dict[str, Any]:
-        return {"name": b"Simulated", "multiProcessorCount": 4, "major": 9, "minor": 0, "sharedMemPerBlock": 49152}
+        found = {"name": b"Simulated", "multiProcessorCount": 4, "major": 9, "minor": 0, "sharedMemPerBlock": 49152}
+        placed = {"pciDomainID": 0, "pciBusID": 0x3B + device, "pciDeviceID": 0}
+        return {**found, **placed, "uuid": b"simulated GPU " + bytes((48, 48 + device))}
 
     def memGetInfo(self) -> tuple[int, int]:
         return self.memory - self.live, self.memory
@@ -164,6 +166,19 @@ class Simulated(Graphs):
             self._drain()
             if self._blocks.get(address, (0, 0, -1))[2] < 0:
                 raise SimulatedError(INVALID_VALUE, f"free of {address:#x}, which is no allocation")
+            del self._blocks[address]
+
+    def hostRegister(self, address: int, size: int, flags: int) -> None:
+        with self._lock:
+            self.unsafe("cudaHostRegister")
+            if any(
+                start < address + size and address < start + length for start, (_, length, _) in self._blocks.items()
+            ):
+                raise SimulatedError(INVALID_VALUE, "memory that is registered already")
+            self._blocks[address] = None, size, -1
+
+    def hostUnregister(self, address: int) -> None:
+        with self._lock:
             del self._blocks[address]
 
     def freeHost(self, address: int) -> None:

@@ -15,10 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyopencl as cl
-from tesserack.backends import Backend
+from tesserack import DeviceLostError
+from tesserack.backends import Activity, Backend
 from tesserack_kernelgen import launcher
 
-from tesserack_opencl.devices import Found, find
+from tesserack_opencl.devices import Found, find, identify, renew
+from tesserack_opencl.profile import Profiles
 
 if TYPE_CHECKING:
     from tesserack_opencl.card import OpenCLCard
@@ -52,10 +54,12 @@ class OpenCL(Backend):
         self._pending: deque[tuple[Any, Any]] = deque()  # copies under way, with the bytes they read
         self._pending_bytes = 0
         self._pinned: dict[int, Any] = {}  # by address
+        self._registered: dict[int, Any] = {}  # by address
         self._next_event = 1
         self._submitted = 0  # copies queued here; the launcher counts kernels
         self._idle: dict[int, tuple[int, int]] = {}  # by queue: the counts when it was last waited for
         self._lock = threading.RLock()
+        self._profiles = Profiles(self)
         self._forked = False
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self._after_fork)
@@ -109,6 +113,43 @@ class OpenCL(Backend):
         profiling = cl.command_queue_properties.PROFILING_ENABLE
         return cl.CommandQueue(found.context, found.device, properties=profiling)
 
+    def identify(self, device: int) -> dict[str, Any]:
+        return identify(self.found(device))
+
+    def recover(self, device: int) -> None:
+        """A context anew. What was of the one before is let go of without a word to its driver."""
+        self._refuse_forked()
+        before = self.found(device).context
+        renew(device)
+        with self._lock:
+            for held in (self._memory, self._queues):
+                for handle in [handle for handle, made in held.items() if made.context == before]:
+                    del held[handle]
+            for key in (device, ~device):
+                self._default.pop(key, None)
+            self._faults.pop(device, None)
+            self._idle.clear()
+            self._pending.clear()
+            self._pending_bytes = 0
+        self.card.forget(device)
+
+    # --- profiles -------------------------------------------------------------------------------------------------
+
+    def profile_start(self, device: int) -> None:
+        self._profiles.start(device)
+
+    def profile_collect(self, device: int) -> list[Activity]:
+        return self._profiles.collect(device)
+
+    def profile_stop(self, device: int) -> None:
+        self._profiles.stop(device)
+
+    def profile_push(self, device: int, name: str, stream: Any) -> None:
+        self._profiles.push(device, name, stream)
+
+    def profile_pop(self, device: int, stream: Any) -> None:
+        self._profiles.pop(device, stream)
+
     # --- memory ---------------------------------------------------------------------------------------------------
 
     def alloc(self, device: int, nbytes: int, stream: Any) -> int:
@@ -137,17 +178,20 @@ class OpenCL(Backend):
         self._submitted += 1
         self._drop_finished()
         if self._pending_bytes + src.nbytes > _STAGED:
-            cl.enqueue_copy(queue, memory, np.frombuffer(src, np.uint8), dst_offset=dst_offset, is_blocking=True)
-            return
-        self._queue_write(queue, memory, np.frombuffer(src, np.uint8).copy(), dst_offset)
+            source = np.frombuffer(src, np.uint8)
+            event = cl.enqueue_copy(queue, memory, source, dst_offset=dst_offset, is_blocking=True)
+        else:
+            event = self._queue_write(queue, memory, np.frombuffer(src, np.uint8).copy(), dst_offset)
+        self._profiles.note_copy(device, "copy_from_host", event, stream, src.nbytes)
 
-    def _queue_write(self, queue: Any, memory: Any, source: Any, offset: int) -> None:
+    def _queue_write(self, queue: Any, memory: Any, source: Any, offset: int) -> Any:
         """A copy that is under way when this returns; ``source`` is kept until it is done."""
         event = cl.enqueue_copy(queue, memory, source, dst_offset=offset, is_blocking=False)
         with self._lock:
             self._pending.append((event, source))
             self._pending_bytes += source.nbytes
         queue.flush()
+        return event
 
     def _drop_finished(self) -> None:
         with self._lock:
@@ -173,21 +217,34 @@ class OpenCL(Backend):
         data.base.release(self.queue(0, None))
         memory.release()
 
+    def host_register(self, address: int, nbytes: int) -> None:
+        """The driver is shown the memory, so that it may pin it."""
+        flags = cl.mem_flags.READ_WRITE | cl.mem_flags.USE_HOST_PTR
+        self._registered[address] = cl.Buffer(self.found(0).context, flags, hostbuf=_bytes(address, nbytes))
+
+    def host_unregister(self, address: int, nbytes: int) -> None:
+        self._registered.pop(address).release()
+
     def copy_from_pinned(self, device: int, dst: int, dst_offset: int, address: int, nbytes: int, stream: Any) -> None:
         self._submitted += 1
         queue = self.queue(device, stream)
-        cl.enqueue_copy(queue, self._memory[dst], _bytes(address, nbytes), dst_offset=dst_offset, is_blocking=False)
+        source = _bytes(address, nbytes)
+        event = cl.enqueue_copy(queue, self._memory[dst], source, dst_offset=dst_offset, is_blocking=False)
         queue.flush()
+        self._profiles.note_copy(device, "copy_from_pinned", event, stream, nbytes)
 
     def copy_to_pinned(self, device: int, address: int, src: int, src_offset: int, nbytes: int, stream: Any) -> None:
         self._submitted += 1
         queue = self.queue(device, stream)
-        cl.enqueue_copy(queue, _bytes(address, nbytes), self._memory[src], src_offset=src_offset, is_blocking=False)
+        target = _bytes(address, nbytes)
+        event = cl.enqueue_copy(queue, target, self._memory[src], src_offset=src_offset, is_blocking=False)
         queue.flush()
+        self._profiles.note_copy(device, "copy_to_pinned", event, stream, nbytes)
 
     def copy_to_host(self, device: int, dst: memoryview, src: int, src_offset: int, stream: Any) -> None:
         queue = self.queue(device, stream)
-        self._read(device, queue, np.frombuffer(dst, np.uint8), self._memory[src], src_offset)
+        event = self._read(device, queue, np.frombuffer(dst, np.uint8), self._memory[src], src_offset)
+        self._profiles.note_copy(device, "copy_to_host", event, stream, dst.nbytes)
 
     def copy_within(
         self, device: int, dst: int, dst_offset: int, src: int, start: int, nbytes: int, stream: Any
@@ -195,7 +252,8 @@ class OpenCL(Backend):
         queue = self.queue(device, stream)
         source, target = self._memory[src], self._memory[dst]
         self._submitted += 1
-        cl.enqueue_copy(queue, target, source, src_offset=start, dst_offset=dst_offset, byte_count=nbytes)
+        event = cl.enqueue_copy(queue, target, source, src_offset=start, dst_offset=dst_offset, byte_count=nbytes)
+        self._profiles.note_copy(device, "copy_within", event, stream, nbytes)
 
     def synchronize(self, device: int, stream: Any) -> None:
         queue, counts = self.queue(device, stream), self._counts()
@@ -217,19 +275,30 @@ class OpenCL(Backend):
                 self._faults[device] = handle
             return int(self._faults[device])
 
-    def _read(self, device: int, queue: Any, dst: Any = None, memory: Any = None, offset: int = 0) -> None:
-        """Wait for a queue, reading memory if any is given, and raise what its kernels reported."""
-        faults = self._memory.get(self._faults.get(device, 0))
+    def _read(self, device: int, queue: Any, dst: Any = None, memory: Any = None, offset: int = 0) -> Any:
+        """Wait for a queue, reading memory if any is given, and raise what its kernels reported.
+        The event of reading.
+        """
+        try:
+            return self._wait(queue, dst, memory, offset, self._memory.get(self._faults.get(device, 0)))
+        except cl.Error as error:
+            if error.code == cl.status_code.DEVICE_NOT_AVAILABLE:
+                raise DeviceLostError(f"opencl: {self.found(device).device.name.strip()} is lost ({error})") from error
+            raise
+
+    def _wait(self, queue: Any, dst: Any, memory: Any, offset: int, faults: Any) -> Any:
+        event = None
         words = np.zeros(4, np.uint32)
         if dst is not None:
-            cl.enqueue_copy(queue, dst, memory, src_offset=offset, is_blocking=faults is None)
+            event = cl.enqueue_copy(queue, dst, memory, src_offset=offset, is_blocking=faults is None)
         if faults is None:
             queue.finish()
-            return
+            return event
         cl.enqueue_copy(queue, words, faults, is_blocking=True)
         if words[0]:
             cl.enqueue_copy(queue, faults, np.zeros(4, np.uint32), is_blocking=True)
             raise self.card.fault_error([int(word) for word in words])
+        return event
 
     # --- streams and events ---------------------------------------------------------------------------------------
 

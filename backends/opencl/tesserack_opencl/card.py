@@ -9,8 +9,10 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 import pyopencl as cl
+from tesserack import _native
 from tesserack_kernelgen import Card, Device, DiskCache, launcher
 from tesserack_kernelgen.opencl import OPENCL
+from tesserack_kernelgen.templates import TEMPLATES
 
 if TYPE_CHECKING:
     from tesserack_opencl.backend import OpenCL
@@ -64,6 +66,14 @@ class OpenCLCard(Card):
             simd_bytes=4 * int(found.device.native_vector_width_float),
             cache_bytes=int(found.device.global_mem_cache_size),
         )
+
+    def forget(self, index: int) -> None:
+        """A device has another context than before: plans, kernels and addresses of the other are not used again."""
+        with self._lock:
+            self._devices.pop(index, None)
+            self._kernels = {key: kernel for key, kernel in self._kernels.items() if key[0] != index}
+        for op in TEMPLATES:
+            _native._kernel_changed(self.backend.name, op)
 
     def compile(self, device: Device, source: str, name: str) -> int:
         found = self.backend.found(device.index)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import threading
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyopencl as cl
 
-__all__ = ["Found", "find"]
+__all__ = ["Found", "find", "identify", "renew"]
+
+_UUID = 0x106A  # CL_DEVICE_UUID_KHR, which PyOpenCL does not ask for
 
 _TRIVIAL = "__kernel void trivial(__global int* x) { x[0] = 41 + 1; }"
 
@@ -62,12 +65,40 @@ def _try(device: Any) -> Found:
 
 
 _once = threading.Lock()
+_renewed: dict[int, Found] = {}  # devices that were lost, by number
 
 
 def find() -> tuple[tuple[Found, ...], str]:
     """The devices, GPUs first, and why others were left out."""
     with _once:  # threads that ask first at the same time are to get the same contexts
-        return _search()
+        found, reason = _search()
+        return tuple(_renewed.get(number, one) for number, one in enumerate(found)), reason
+
+
+def renew(device: int) -> None:
+    """A context of its own anew for a device, in place of one that is lost."""
+    found = find()[0]
+    context = cl.Context([found[device].device])
+    _works(context, found[device].device)
+    with _once:
+        _renewed[device] = replace(found[device], context=context)
+
+
+def identify(found: Found) -> dict[str, Any]:
+    """The device's uuid and where it is plugged in, of what its driver tells."""
+    told: dict[str, Any] = {}
+    extensions = found.device.extensions.split()
+    if "cl_khr_device_uuid" in extensions:
+        uuid = (ctypes.c_ubyte * 16)()
+        ask = ctypes.CDLL(cl._cl.__file__).clGetDeviceInfo
+        handle = ctypes.c_void_p(found.device.int_ptr)
+        if ask(handle, ctypes.c_uint32(_UUID), ctypes.c_size_t(16), uuid, None) == 0 and any(uuid):
+            told["uuid"] = bytes(uuid)
+    if "cl_nv_device_attribute_query" in extensions:
+        d = found.device
+        slot = int(d.pci_slot_id_nv)
+        told["bus"] = f"{int(d.pci_domain_id_nv):04x}:{int(d.pci_bus_id_nv):02x}:{slot >> 3:02x}.{slot & 7}"
+    return told
 
 
 @functools.cache

@@ -36,6 +36,9 @@ typedef struct ts_launch {
   uint64_t groups[3];      /* how many work-groups (blocks) along each axis; none is 0 */
   uint32_t group_size[3];  /* work-items (threads) in a group */
   uint32_t shared_bytes;   /* dynamic local (shared) memory */
+  /* Since 2.2. What is launched, for as long as the launcher runs, and the ts_call.number; 0: nobody profiles. */
+  const char* op;
+  uint64_t number;
 } ts_launch;
 
 #define TS_LAUNCH_ARGUMENT(launch, k) \

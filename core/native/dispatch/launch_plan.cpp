@@ -194,6 +194,8 @@ int LaunchPlan::run(const ts_call& call) const {
   launch.stream = call.stream;
   launch.device_index = call.device_index;
   launch.argument_size = sizeof(ts_launch_argument);
+  launch.op = call.op;
+  launch.number = call.number;
   for (const PlannedLaunch& l : launches) {
     launch.kernel = l.kernel;
     launch.n_arguments = static_cast<int32_t>(l.n_arguments);

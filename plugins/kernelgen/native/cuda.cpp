@@ -20,6 +20,11 @@ struct Kernel {
   void* context; // of the function's device; threads of the core may have another, or none
 };
 
+// What CUDA says again of every call until the process ends: an illegal address, a failed launch, hardware errors.
+bool is_lost(int code) {
+  return code == 46 || code == 700 || code == 709 || code == 710 || (code >= 714 && code <= 719);
+}
+
 int launch(const ts_launch* l) {
   auto* k = static_cast<const Kernel*>(l->kernel);
   if (l->n_arguments > kMaxArguments) return refused(l, "the launcher", kMaxArguments);
@@ -32,7 +37,7 @@ int launch(const ts_launch* l) {
   auto grid = [&](int axis) { return static_cast<uint32_t>(l->groups[axis]); };
   int code = k->launch(k->function, grid(0), grid(1), grid(2), l->group_size[0], l->group_size[1], l->group_size[2],
                        l->shared_bytes, l->stream, arguments.data(), nullptr);
-  if (code) return refused(l, "cuLaunchKernel", code);
+  if (code) return refused(l, "cuLaunchKernel", code, is_lost(code));
   launches.fetch_add(1, std::memory_order_relaxed);
   return TS_OK;
 }

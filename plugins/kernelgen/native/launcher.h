@@ -11,12 +11,13 @@ namespace ts::kernelgen {
 
 inline std::atomic<uint64_t> launches{0};
 
-inline int refused(const ts_launch* launch, const char* function, int code) {
+// `lost`: by this code the driver says that the device, or its context, is of no use any more.
+inline int refused(const ts_launch* launch, const char* function, int code, bool lost = false) {
   char message[160];
   std::snprintf(message, sizeof message, "%s refused a kernel with %d arguments (status %d)", function,
                 launch->n_arguments, code);
   if (launch->host) launch->host->set_error(message);
-  return TS_ERROR;
+  return lost ? TS_DEVICE_LOST : TS_ERROR;
 }
 
 } // namespace ts::kernelgen

@@ -1,5 +1,7 @@
 // The launcher of OpenCL kernels.
 #include "launcher.h"
+#include "timed.h"
+#include <algorithm>
 #include <memory>
 #include <mutex>
 
@@ -10,6 +12,8 @@ namespace {
 using SetArgument = int (*)(void* kernel, uint32_t index, size_t size, const void* value);
 using Enqueue = int (*)(void* queue, void* kernel, uint32_t dims, const size_t* offset, const size_t* global,
                         const size_t* local, uint32_t n_events, void* const* events, void** event);
+
+constexpr int kDeviceNotAvailable = -2;
 
 struct Kernel {
   SetArgument set_argument;
@@ -33,8 +37,11 @@ int launch(const ts_launch* l) {
       return refused(l, "clSetKernelArg", code);
   }
   void* queue = l->stream ? l->stream : k->queue;
-  if (int code = k->enqueue(queue, k->kernel, 3, nullptr, global, local, 0, nullptr, nullptr))
-    return refused(l, "clEnqueueNDRangeKernel", code);
+  const bool timed = TimedLaunches::wanted(l, kOpenCL);
+  void* event = nullptr;
+  if (int code = k->enqueue(queue, k->kernel, 3, nullptr, global, local, 0, nullptr, timed ? &event : nullptr))
+    return refused(l, "clEnqueueNDRangeKernel", code, code == kDeviceNotAvailable);
+  if (event) TimedLaunches::add(l, kOpenCL, event, event);
   launches.fetch_add(1, std::memory_order_relaxed);
   return TS_OK;
 }
@@ -54,4 +61,26 @@ TS_EXPORT void* tesserack_opencl_kernel(void* set_argument, void* enqueue, void*
 }
 
 TS_EXPORT int tesserack_opencl_launch(const ts_launch* l) { return ts::kernelgen::launch(l); }
+
+// Launches of profiled calls are timed from now on, or no more.
+TS_EXPORT void tesserack_time_launches(int family, int on) {
+  if (family >= 0 && family < ts::kernelgen::kFamilies) ts::kernelgen::TimedLaunches::on(family) = on != 0;
+}
+// The next timed launch of a device, as launcher.py reads it; 0: none is left. The events are the caller's.
+struct TimedLaunchOut {
+  char op[64];
+  uint64_t number;
+  void* stream;
+  void* events[2];
+};
+TS_EXPORT int tesserack_timed_launch(int family, int32_t device, TimedLaunchOut* out) {
+  ts::kernelgen::TimedLaunch one;
+  if (!ts::kernelgen::TimedLaunches::take(family, device, one)) return 0;
+  *out = {};
+  one.op.copy(out->op, sizeof out->op - 1);
+  out->number = one.number;
+  out->stream = one.stream;
+  std::copy_n(one.events, 2, out->events);
+  return 1;
+}
 TS_EXPORT uint64_t tesserack_kernelgen_launches() { return ts::kernelgen::launches.load(); }

@@ -5,10 +5,22 @@ from __future__ import annotations
 import ctypes
 import functools
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-__all__ = ["address", "cublaslt_product", "cuda_kernel", "cudnn_graph", "cudnn_lock", "launches", "opencl_kernel"]
+__all__ = [
+    "TimedLaunch",
+    "address",
+    "cublaslt_product",
+    "cuda_kernel",
+    "cudnn_graph",
+    "cudnn_lock",
+    "launches",
+    "opencl_kernel",
+    "time_launches",
+    "timed_launches",
+]
 
 _LIBRARY = "libtesserack_kernelgen.so"
 
@@ -114,6 +126,42 @@ def _described(name: str, made: ctypes.Structure, fields: dict[str, Any]) -> int
     if kernel is None:
         raise RuntimeError("tesserack_kernelgen: its native library is of another version; reinstall the package")
     return int(kernel)
+
+
+class TimedLaunch(NamedTuple):
+    """A launch of a profiled call, with addresses of the driver's events that know when it began and ended."""
+
+    op: str
+    number: int
+    stream: int
+    begin: int
+    end: int
+
+
+class _TimedLaunch(ctypes.Structure):
+    """``TimedLaunchOut`` of ``native/opencl.cpp``."""
+
+    _fields_ = (
+        ("op", ctypes.c_char * 64),
+        ("number", ctypes.c_uint64),
+        ("stream", ctypes.c_void_p),
+        ("events", ctypes.c_void_p * 2),
+    )
+
+
+_FAMILIES = ("opencl", "cuda")
+
+
+def time_launches(driver: str, on: bool) -> None:
+    """Launches of calls that somebody profiles are timed from now on, or no more: of ``"opencl"`` or ``"cuda"``."""
+    _library().tesserack_time_launches(ctypes.c_int(_FAMILIES.index(driver)), ctypes.c_int(on))
+
+
+def timed_launches(driver: str, device: int) -> Iterator[TimedLaunch]:
+    """Those of a device since the last time. Their events are the caller's, who releases them."""
+    told, family = _TimedLaunch(), ctypes.c_int(_FAMILIES.index(driver))
+    while _library().tesserack_timed_launch(family, ctypes.c_int32(device), ctypes.byref(told)):
+        yield TimedLaunch(told.op.decode(), told.number, told.stream or 0, told.events[0] or 0, told.events[1] or 0)
 
 
 def launches() -> int:
