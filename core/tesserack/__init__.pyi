@@ -75,6 +75,7 @@ from tesserack._native import enable_grad as enable_grad
 from tesserack._native import float as float
 from tesserack._native import float16 as float16
 from tesserack._native import float32 as float32
+from tesserack._native import float4_e2m1fn_x2 as float4_e2m1fn_x2
 from tesserack._native import float64 as float64
 from tesserack._native import float8_e4m3fn as float8_e4m3fn
 from tesserack._native import float8_e4m3fnuz as float8_e4m3fnuz

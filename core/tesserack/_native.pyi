@@ -1350,6 +1350,7 @@ _read_kept_kernel: Any
 _real_device_name: Any
 _record_stream: Any
 _recover: Any
+_register_host_memory: Any
 _register_key: Any
 _register_python_backend: Any
 _required_kernels: Any
@@ -1409,6 +1410,7 @@ double: dtype
 float: dtype
 float16: dtype
 float32: dtype
+float4_e2m1fn_x2: dtype
 float64: dtype
 float8_e4m3fn: dtype
 float8_e4m3fnuz: dtype

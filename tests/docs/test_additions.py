@@ -24,7 +24,7 @@ LIMITS = {
     "a primitive": 3,
     "an instruction": 3,
     "a slot": 3,
-    "a dtype": 5,
+    "a dtype": 4,
 }
 BLOCK = re.compile(
     r"<!-- (?P<what>edit|new|uses|then): (?P<where>\S+) -->\n```(?P<language>\w+)\n(?P<text>.*?)```\n", re.S

@@ -6,6 +6,7 @@ reference backend, and it records what a stream is given, to do it again.
 
 from __future__ import annotations
 
+import ctypes
 import inspect
 import random
 import sys
@@ -288,6 +289,15 @@ class Late(Backend):
         memory = self.pinned.pop(address)
         assert memory.size == nbytes
         memory.fill(POISON)
+
+    def host_register(self, address: int, nbytes: int) -> Any:
+        if nbytes < 16:
+            return NotImplemented
+        self.pinned[address] = np.ctypeslib.as_array((ctypes.c_uint8 * nbytes).from_address(address))
+        return None
+
+    def host_unregister(self, address: int, nbytes: int) -> None:
+        assert self.pinned.pop(address).size == nbytes
 
     def _at(self, address: int, nbytes: int) -> Any:
         for start, memory in self.pinned.items():

@@ -411,3 +411,24 @@ def test_memory_that_is_freed_on_the_way_keeps_the_error(own: Late) -> None:
     with pytest.raises(IndexError, match="index 7 is out of bounds"):
         x.gather(0, ts.tensor([7], device=own.name)).cpu()
     assert len(own.freed) > freed
+
+
+def test_memory_of_others_is_registered(cached: Late) -> None:
+    """What was there before serves queued copies without being copied itself, and is given back with its last user."""
+    shared = ts.arange(1000.0)
+    registered = ts.backends.register_host_memory(shared, "latecached")
+    assert registered.data_ptr() == shared.data_ptr() and registered.is_pinned() and not shared.is_pinned()
+    there = registered.to("latecached", non_blocking=True)
+    assert (there + 1).cpu().equal(shared + 1)
+    registered.copy_(there * 2, non_blocking=True)
+    ts.synchronize("latecached")
+    assert shared.equal(ts.arange(1000.0) * 2)
+    assert shared.data_ptr() in cached.pinned
+    del registered
+    ts.synchronize("latecached")
+    ts.ones(8).pin_memory("latecached")  # memory that came or went is when what is idle is let go of
+    assert shared.data_ptr() not in cached.pinned
+    with pytest.raises(RuntimeError, match="backend 'latecached' cannot register these 8 bytes"):
+        ts.backends.register_host_memory(ts.ones(2), "latecached")
+    with pytest.raises(RuntimeError, match="expected a contiguous tensor"):
+        ts.backends.register_host_memory(ts.ones(8, 8).t(), "latecached")

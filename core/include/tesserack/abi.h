@@ -62,7 +62,10 @@ enum {
   TS_COMPLEX32 = 15, /* since 1.1 */
   TS_FLOAT8_E4M3FN = 16, TS_FLOAT8_E5M2 = 17, TS_FLOAT8_E4M3FNUZ = 18, /* since 1.1 */
   TS_FLOAT8_E5M2FNUZ = 19, TS_FLOAT8_E8M0FNU = 20, /* since 1.1 */
-  TS_NUM_DTYPES = 21
+  /* Two values of 4 bits to an element, the lower half first: moved, and given to kernels that know it, never converted
+   * and never counted by their values. */
+  TS_FLOAT4_E2M1FN_X2 = 21, /* since 2.2 */
+  TS_NUM_DTYPES = 22
 };
 
 /* X(code without TS_, name, bytes of an element) for every dtype in the order of the codes: names and sizes in C and
@@ -73,7 +76,8 @@ enum {
   X(FLOAT16, float16, 2) X(BFLOAT16, bfloat16, 2) X(FLOAT32, float32, 4) X(FLOAT64, float64, 8)                   \
   X(COMPLEX64, complex64, 8) X(COMPLEX128, complex128, 16) X(COMPLEX32, complex32, 4)                             \
   X(FLOAT8_E4M3FN, float8_e4m3fn, 1) X(FLOAT8_E5M2, float8_e5m2, 1) X(FLOAT8_E4M3FNUZ, float8_e4m3fnuz, 1)        \
-  X(FLOAT8_E5M2FNUZ, float8_e5m2fnuz, 1) X(FLOAT8_E8M0FNU, float8_e8m0fnu, 1)
+  X(FLOAT8_E5M2FNUZ, float8_e5m2fnuz, 1) X(FLOAT8_E8M0FNU, float8_e8m0fnu, 1)                                  \
+  X(FLOAT4_E2M1FN_X2, float4_e2m1fn_x2, 1)
 
 /* Scalar instructions of a pointwise program. All registers of a program hold one type, the call's
  * compute_dtype (float32, float64, int32, int64 or uint64); truth values are 0 and 1 of that type. Integer
@@ -557,6 +561,11 @@ typedef struct ts_backend {
    * streams, events and recordings of before are gone: the core gives none of them to any slot from now on, to free
    * them neither. Not for memory that the host addresses. NULL: the process has to be started anew. */
   int (*recover)(void* ctx, int32_t device); /* since 2.1 */
+  /* Memory of the host that somebody else allocated (a mapped file, what processes share) becomes such as host_alloc
+   * gives, for the copies there, until it is given back. It need not begin or end at a page; no part of it is given
+   * twice at once. TS_DECLINED: not this memory. Both or neither, with the four slots of host_alloc. */
+  int (*host_register)(void* ctx, void* address, size_t bytes); /* since 2.2 */
+  void (*host_unregister)(void* ctx, void* address, size_t bytes); /* since 2.2 */
 } ts_backend;
 enum { TS_B_OWN_ALLOCATOR = 1 /* alloc/free are pooled already: the core adds no cache */ };
 

@@ -105,8 +105,12 @@ inline int64_t dtype_size(int32_t dtype) {
 #undef TS_DTYPE_SIZE
   return dtype >= 0 && dtype < TS_NUM_DTYPES ? sizes[dtype] : 0;
 }
-inline bool is_float8(int32_t dtype) { return dtype >= TS_FLOAT8_E4M3FN && dtype <= TS_FLOAT8_E8M0FNU; }
-inline bool is_floating(int32_t dtype) { return (dtype >= TS_FLOAT16 && dtype <= TS_FLOAT64) || is_float8(dtype); }
+// Several values to an element: moved, never converted.
+inline bool is_packed(int32_t dtype) { return dtype == TS_FLOAT4_E2M1FN_X2; }
+inline bool is_float8(int32_t dtype) { return dtype >= TS_FLOAT8_E4M3FN && dtype < TS_NUM_DTYPES && !is_packed(dtype); }
+inline bool is_floating(int32_t dtype) {
+  return (dtype >= TS_FLOAT16 && dtype <= TS_FLOAT64) || is_float8(dtype) || is_packed(dtype);
+}
 inline bool is_complex(int32_t dtype) { return dtype >= TS_COMPLEX64 && dtype <= TS_COMPLEX32; }
 inline bool is_integral(int32_t dtype) { return dtype >= TS_BOOL && dtype <= TS_INT64; }
 

@@ -85,6 +85,7 @@ template <typename D> void stream_slots(ts_backend& table) {
 // void* host_alloc(size_t bytes); void host_free(void* address, size_t bytes), and copies that may be under way after:
 // void copy_from_pinned(int device, void* dst, int64_t dst_offset, const void* src, size_t bytes, void* stream)
 // void copy_to_pinned(int device, void* dst, const void* src, int64_t src_offset, size_t bytes, void* stream)
+// bool host_register(void* address, size_t bytes): false declines; void host_unregister(void* address, size_t bytes)
 template <typename D> void memory_slots(ts_backend& table) {
   if constexpr (requires { &D::open; })
     table.open = [](void*, int32_t device) { return guard([&] { D::open(device); }); };
@@ -112,6 +113,16 @@ template <typename D> void memory_slots(ts_backend& table) {
     table.copy_to_pinned = [](void*, int32_t device, void* dst, const void* src, int64_t src_offset, size_t bytes,
                               void* stream) {
       return guard([&] { D::copy_to_pinned(device, dst, src, src_offset, bytes, stream); });
+    };
+  }
+  if constexpr (requires { &D::host_register; }) {
+    table.host_register = [](void*, void* address, size_t bytes) {
+      bool done = false;
+      const int status = guard([&] { done = D::host_register(address, bytes); });
+      return status == TS_OK && !done ? int{TS_DECLINED} : status;
+    };
+    table.host_unregister = [](void*, void* address, size_t bytes) {
+      guard([&] { D::host_unregister(address, bytes); });
     };
   }
 }

@@ -55,6 +55,9 @@ void check_extensions(const ts_backend& given, const std::string& source) {
        {Slot{"host_free", t.host_free != nullptr}, Slot{"copy_from_pinned", t.copy_from_pinned != nullptr},
         Slot{"copy_to_pinned", t.copy_to_pinned != nullptr}})
     slots.together({"host_alloc", t.host_alloc != nullptr}, other);
+  slots.together({"host_register", t.host_register != nullptr}, {"host_unregister", t.host_unregister != nullptr});
+  TS_CHECK(!t.host_register || t.host_alloc, "backend: '", t.name, "' from ", source,
+           " gives host_register without host_alloc, whose copies it is for");
   if (t.capture) {
     Extension x{t.name, source, "capture"};
     x.at_least(t.capture->struct_size, sizeof(ts_capture));

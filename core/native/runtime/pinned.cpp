@@ -13,8 +13,12 @@ struct Pinned {
   size_t bytes;
   std::mutex mutex;
   std::vector<std::unique_ptr<Event>> uses; // of copies that may be under way
+  Tensor owner{};                           // of memory that was there before
 
-  ~Pinned() { backend.table().host_free(backend.table().ctx, address, bytes); }
+  ~Pinned() {
+    const ts_backend& t = backend.table();
+    owner.defined() ? t.host_unregister(t.ctx, address, bytes) : t.host_free(t.ctx, address, bytes);
+  }
   bool idle() { // those that are done are forgotten
     std::lock_guard lock(mutex);
     std::erase_if(uses, [](auto& e) { return e->query(); });
@@ -106,9 +110,28 @@ Tensor pin_memory(const Tensor& t, Backend& backend) {
   void* address = nullptr;
   backend.check(backend.table().host_alloc(backend.table().ctx, bytes, &address), "pin_memory");
   TS_CHECK(address, "pin_memory: backend '", backend.name(), "' gave no memory");
-  std::unique_ptr<Pinned> block(new Pinned{backend, address, bytes, {}, {}});
+  std::unique_ptr<Pinned> block(new Pinned{backend, address, bytes, {}, {}, {}});
   std::memcpy(address, t.data(), bytes);
   Tensor out = from_external(address, t.sizes(), t.strides(), t.dtype(), t.device(), release_pinned, block.get());
+  static_cast<void>(block.release()); // the storage's now
+  return out;
+}
+
+Tensor register_memory(const Tensor& t, Backend& backend) {
+  constexpr const char* op = "register_host_memory";
+  TS_CHECK(t.data() && t.numel(), op, ": expected a dense cpu tensor with elements, got one on ", t.device());
+  TS_CHECK(t.is_contiguous() && !t.pending(), op, ": expected a contiguous tensor with nothing pending");
+  TS_CHECK(pins(backend) && backend.table().host_register, op, ": backend '", backend.name(),
+           "' registers no memory; try pin_memory(), which copies");
+  if (is_pinned(t, &backend)) return t;
+  free_idle(nullptr);
+  auto bytes = static_cast<size_t>(t.nbytes());
+  int status = backend.table().host_register(backend.table().ctx, t.data(), bytes);
+  TS_CHECK(status != TS_DECLINED, op, ": backend '", backend.name(), "' cannot register these ", bytes,
+           " bytes; try pin_memory(), which copies");
+  backend.check(status, op);
+  std::unique_ptr<Pinned> block(new Pinned{backend, t.data(), bytes, {}, {}, t});
+  Tensor out = from_external(t.data(), t.sizes(), t.strides(), t.dtype(), t.device(), release_pinned, block.get());
   static_cast<void>(block.release()); // the storage's now
   return out;
 }

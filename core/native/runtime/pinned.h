@@ -6,6 +6,9 @@ namespace ts {
 
 // A cpu tensor's values in memory of this backend's host_alloc: contiguous. RuntimeError where it gives none.
 Tensor pin_memory(const Tensor& t, Backend& backend);
+// The same memory, which this backend copies from and to by itself until the result is gone; it keeps t. RuntimeError
+// where the backend registers none, or not this.
+Tensor register_memory(const Tensor& t, Backend& backend);
 // What a factory made, pinned by the backend that pins if there is one; what lies otherwise than in order stays.
 Tensor pin_new(const Tensor& t);
 // Pinned by this backend, or by any.

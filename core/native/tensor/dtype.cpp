@@ -62,6 +62,8 @@ void append_to(std::string& out, DType t) { out += name(t); }
 DType promote_types(DType a, DType b) {
   if (a == b || b == DType::Undefined) return a;
   if (a == DType::Undefined) return b;
+  TS_CHECK(!is_packed(a) && !is_packed(b), "promote_types: elements of ", is_packed(a) ? a : b,
+           " hold several values; try .view(uint8)");
   TS_CHECK(!is_float8(a) && !is_float8(b),
            "promote_types: Promotion for Float8 Types is not supported, attempted to promote ", a, " and ", b,
            "; try .to() one dtype");
@@ -75,8 +77,8 @@ DType promote_types(DType a, DType b) {
 DType default_dtype() { return g_default.load(std::memory_order_relaxed); }
 
 void set_default_dtype(DType t) {
-  TS_CHECK_TYPE(is_floating(t) && !is_float8(t), "set_default_dtype: expected a floating dtype, not of 8 bits, got ",
-                t);
+  TS_CHECK_TYPE(is_floating(t) && !is_storage_dtype(t),
+                "set_default_dtype: expected a floating dtype, not of 8 bits, got ", t);
   g_default.store(t, std::memory_order_relaxed);
 }
 

@@ -30,6 +30,7 @@ enum class DType : int8_t {
   Float8E4M3FNUZ = TS_FLOAT8_E4M3FNUZ,
   Float8E5M2FNUZ = TS_FLOAT8_E5M2FNUZ,
   Float8E8M0FNU = TS_FLOAT8_E8M0FNU,
+  Float4E2M1FNX2 = TS_FLOAT4_E2M1FN_X2,
   Undefined = -1
 };
 inline constexpr int kNumDTypes = TS_NUM_DTYPES;
@@ -44,9 +45,13 @@ inline constexpr int64_t item_size(DType t) { return detail::kItemSize[static_ca
 inline constexpr bool is_plain(DType t) { return t < DType::Complex64; }
 // Storage above all: most operators refuse it, see ops/common/storage_dtypes.cpp.
 inline constexpr bool is_storage_dtype(DType t) { return t > DType::Complex128; }
-inline constexpr bool is_float8(DType t) { return t >= DType::Float8E4M3FN; }
+// Several values to an element: moved, never converted.
+inline constexpr bool is_packed(DType t) { return t == DType::Float4E2M1FNX2; }
+inline constexpr bool is_float8(DType t) { return t >= DType::Float8E4M3FN && !is_packed(t); }
 inline constexpr bool is_complex(DType t) { return t >= DType::Complex64 && t <= DType::Complex32; }
-inline constexpr bool is_floating(DType t) { return (t >= DType::Float16 && t <= DType::Float64) || is_float8(t); }
+inline constexpr bool is_floating(DType t) {
+  return (t >= DType::Float16 && t <= DType::Float64) || t >= DType::Float8E4M3FN;
+}
 inline constexpr bool is_bool(DType t) { return t == DType::Bool; }
 inline constexpr bool is_integral(DType t, bool include_bool) {
   return (t >= DType::UInt8 && t <= DType::Int64) || (include_bool && t == DType::Bool);

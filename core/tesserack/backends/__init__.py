@@ -63,6 +63,7 @@ __all__ = [
     "load",
     "properties",
     "recover",
+    "register_host_memory",
     "reload",
     "reset_fallbacks",
     "set_checked",
@@ -117,6 +118,22 @@ def why_unavailable(name: str) -> str | None:
     except Exception as error:
         return " ".join(str(error).split())
     return None
+
+
+def register_host_memory(tensor: Any, device: _native.device | str) -> Any:
+    """The same memory of the host, from which a device copies by itself until the result is gone: what others
+    allocated (shared between processes, mapped from a file, of NumPy) without the copy that ``pin_memory()`` makes.
+    The result keeps the tensor. ``RuntimeError`` for a tensor that is not dense, contiguous and on the cpu, and
+    where the device registers no memory, or not this.
+
+    >>> import tesserack as ts
+    >>> try:
+    ...     register_host_memory(ts.ones(2), "cpu")
+    ... except RuntimeError as error:
+    ...     print(error)
+    register_host_memory: backend 'cpu' registers no memory; try pin_memory(), which copies
+    """
+    return _native._register_host_memory(tensor.detach(), _native._resolve_device(str(device)).type)
 
 
 def properties(device: _native.device | str | None = None) -> dict[str, Any]:

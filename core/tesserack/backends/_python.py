@@ -110,6 +110,8 @@ class Backend:
       ``capture_replay(device, recording, stream)`` and ``capture_destroy(device, recording)``: what the stream is given
       between the first two is written down instead of done, and done by every replay. Without them the core records
       kernel calls itself.
+    - ``host_register(address, nbytes)`` and ``host_unregister(address, nbytes)``: memory that was there before becomes
+      such as ``host_alloc`` gives, for the same copies; it may decline with NotImplemented.
     - ``trim(device)``: memory that the backend itself keeps for reuse goes back to the device, as ``empty_cache`` asks.
     - ``profile_start(device)``, ``profile_collect(device) -> activities``, which waits for the device and tells what it
       did since as :class:`tesserack.backends.Activity`, each once, ``profile_stop(device)``, and, both or neither,
@@ -311,6 +313,8 @@ class Backend:
     identify: Any = None
     link: Any = None
     recover: Any = None
+    host_register: Any = None
+    host_unregister: Any = None
 
     # --- for the native table -------------------------------------------------------------------------------------
 

@@ -23,6 +23,7 @@ from tesserack.nn import (
     _pooling,
     _random,
     _sampling,
+    _scaled_mm,
 )
 from tesserack.nn._attention import *  # noqa: F403
 from tesserack.nn._ctc import *  # noqa: F403
@@ -34,6 +35,7 @@ from tesserack.nn._losses_margin import *  # noqa: F403
 from tesserack.nn._pooling import *  # noqa: F403
 from tesserack.nn._random import *  # noqa: F403
 from tesserack.nn._sampling import *  # noqa: F403
+from tesserack.nn._scaled_mm import *  # noqa: F403
 from tesserack.nn._sizes import to_tuple
 from tesserack.ops.registry import operators, public_functions
 from tesserack.ops.results import deliver
@@ -131,6 +133,7 @@ __all__ += _losses_margin.__all__
 __all__ += _pooling.__all__
 __all__ += _random.__all__
 __all__ += _sampling.__all__
+__all__ += _scaled_mm.__all__
 
 linear = ts.linear
 conv1d = ts.conv1d

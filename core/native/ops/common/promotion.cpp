@@ -11,7 +11,8 @@ int category(DType t) {
 // A complex number beside floating ones leaves them their precision.
 DType combine(DType higher, DType lower) {
   if (is_floating(higher) && is_complex(lower)) {
-    TS_CHECK(!is_float8(higher), "result_type: there is no complex dtype of two ", higher, "; try .to(float32)");
+    TS_CHECK(!is_storage_dtype(higher) || is_complex(higher), "result_type: there is no complex dtype of two ", higher,
+             "; try .to(float32)");
     return complex_type(higher);
   }
   return category(higher) >= category(lower) ? higher : promote_types(higher, lower);

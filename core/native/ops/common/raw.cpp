@@ -67,8 +67,19 @@ Tensor of_parts(Tensor fresh) {
   return fresh;
 }
 
+Tensor as_bytes(const Tensor& t, DType dtype) {
+  Tensor bytes = alias(t, t.sizes(), t.strides(), t->byte_offset);
+  bytes->set_dtype(dtype);
+  return bytes;
+}
+
 void raw_fill(const Tensor& t, Scalar value) {
   if (!t.numel()) return;
+  if (is_packed(t.dtype())) {
+    TS_CHECK_KIND(ErrorKind::NotImplemented, value.is(0), "fill: elements of ", t.dtype(),
+                  " hold several values, expected 0; try .view(uint8)");
+    return raw_fill(as_bytes(t, DType::UInt8), value);
+  }
   Launch launch(kFill, t.device());
   launch.out(t).param(value);
   if (!is_complex(t.dtype())) return launch.run_required();
@@ -79,6 +90,7 @@ namespace {
 
 Scalar unset(DType t) {
   if (is_bool(t)) return Scalar(true);
+  if (is_packed(t)) return Scalar(int64_t{0});
   if (is_floating(t) || is_complex(t)) return Scalar(std::nan(""));
   int bits = static_cast<int>(8 * item_size(t)) - !is_unsigned(t);
   return bits == 64 ? Scalar(int64_t{-1}) : Scalar(static_cast<int64_t>(UINT64_MAX >> (64 - bits)));
@@ -97,6 +109,12 @@ Tensor filled(IntSpan sizes, Scalar value, DType dtype, Device device) {
 }
 
 void raw_copy(const Tensor& dst, const Tensor& src) {
+  if (is_packed(dst.dtype()) || is_packed(src.dtype())) {
+    TS_CHECK_KIND(ErrorKind::NotImplemented, dst.dtype() == src.dtype(), "copy: from ", src.dtype(), " to ",
+                  dst.dtype(), ": elements that hold several values are not converted; try .view(uint8)");
+    if (!dst.numel()) return;
+    return raw_copy(as_bytes(dst, DType::UInt8), as_bytes(src, DType::UInt8));
+  }
   if (!dst.numel()) return;
   Launch launch(kCopy, dst.device());
   launch.out(dst).in(src);

@@ -8,6 +8,8 @@ namespace ts {
 
 // A fresh tensor with every element set.
 Tensor filled(IntSpan sizes, Scalar value, DType dtype, Device device);
+// The same memory as elements of another dtype of the same size.
+Tensor as_bytes(const Tensor& t, DType dtype);
 // Sets every element of a tensor nobody else reads yet.
 void raw_fill(const Tensor& t, Scalar value);
 // NaN, or the largest integer, where new memory is to be the same in every run; else leaves what it held.

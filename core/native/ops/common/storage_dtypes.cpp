@@ -18,6 +18,7 @@ std::string_view facts_of(const std::string& base) {
 
 bool refuses(const std::string& base, DType t) {
   if (says(facts_of(base), "stored:none") || base.starts_with("_linalg")) return true;
+  if (is_packed(t)) return base == "isinf" || base == "isnan" || base == "isfinite";
   if (!is_float8(t)) return false;
   if (base == "isinf") return t != DType::Float8E5M2; // which alone has infinities
   return base == "isclose" || base == "allclose";
@@ -32,6 +33,7 @@ bool computes(const Operator& op, DType t) {
   if (t == DType::Float8E8M0FNU && (base == "abs" || base == "absolute" || base.starts_with("index_put"))) return false;
   if (is_float8(t) && base == "isfinite") return t == DType::Float8E5M2 || t == DType::Float8E8M0FNU;
   std::string_view said = facts_of(base);
+  if (is_packed(t) && (functional.kind == OperatorKind::Pointwise)) return false;
   return says(said, "stored") || (t == DType::Complex32 && says(said, "stored:complex32"));
 }
 
@@ -73,7 +75,10 @@ struct Install {
 void check_storage_dtype(const Operator& op, DType t) {
   if (thread_state().exclude & key_bit(key::StorageDtype)) return;
   TS_CHECK_KIND(ErrorKind::NotImplemented, computes(op, t), op.name(), ": not implemented for dtype ", t,
-                ", which is for storage; try .to(", is_complex(t) ? "complex64" : "float32", ")");
+                ", which is for storage; try ",
+                is_packed(t)    ? ".view(uint8)"
+                : is_complex(t) ? ".to(complex64)"
+                                : ".to(float32)");
 }
 
 } // namespace ts

@@ -25,7 +25,7 @@ Tensor sum_along(const Tensor& x, int64_t dim) {
 
 Tensor soft_rule(const char* op, const Tensor& self, int64_t dim, DType asked) {
   DType dtype = asked == DType::Undefined ? self.dtype() : asked;
-  TS_CHECK_KIND(ErrorKind::NotImplemented, is_floating(dtype) && !is_float8(dtype), op, ": \"", op,
+  TS_CHECK_KIND(ErrorKind::NotImplemented, is_floating(dtype) && !is_storage_dtype(dtype), op, ": \"", op,
                 "\" not implemented for '", dtype, "'; expected a floating tensor, or dtype=");
   wrap_dim(dim, self.ndim(), op);
   return outline(self.sizes(), dtype, self.device());

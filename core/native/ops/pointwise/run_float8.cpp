@@ -17,12 +17,6 @@ Tensor operand(const Value& v, DType common, Device device) {
   return raw_cast(v.as_tensor(), common);
 }
 
-Tensor as_bytes(const Tensor& t, DType dtype) {
-  Tensor bytes = alias(t, t.sizes(), t.strides(), t->byte_offset);
-  bytes->set_dtype(dtype);
-  return bytes;
-}
-
 // As PyTorch's, whose kernel has no form for one number beside many.
 void check_product(const Operator& op, const Frame& f, DType t) {
   const Value& other = f.args[1];

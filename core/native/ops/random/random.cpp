@@ -86,7 +86,7 @@ void randint_like_high(const Tensor& out, const Tensor&, int64_t high, DType, De
 Tensor randperm_rule(int64_t n, Generator* g, DType dtype, Device device, bool) {
   TS_CHECK(n >= 0, "randperm: n must be non-negative, got ", n);
   DType t = dtype == DType::Undefined ? DType::Int64 : dtype;
-  TS_CHECK_KIND(ErrorKind::NotImplemented, !is_bool(t) && !is_complex(t) && !is_float8(t),
+  TS_CHECK_KIND(ErrorKind::NotImplemented, !is_bool(t) && !is_complex(t) && !is_storage_dtype(t),
                 "randperm: not implemented for dtype ", t);
   int64_t exact = is_floating(t)      ? int64_t{1} << (t == DType::Float64   ? 53
                                                        : t == DType::Float32 ? 24

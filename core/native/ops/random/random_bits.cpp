@@ -148,7 +148,8 @@ void check_exact_range(int64_t low, int64_t high, DType t, const char* op) {
 
 void check_integer_range(int64_t low, int64_t high, DType t, const char* op) {
   TS_CHECK(low < high, op, ": expects 'from' to be less than 'to', but got from=", low, " >= to=", high);
-  TS_CHECK_KIND(ErrorKind::NotImplemented, !is_complex(t) && !is_float8(t), op, ": not implemented for dtype ", t);
+  TS_CHECK_KIND(ErrorKind::NotImplemented, !is_complex(t) && !is_storage_dtype(t), op, ": not implemented for dtype ",
+                t);
   if (is_floating(t)) return check_exact_range(low, high, t, op);
   int bits = is_bool(t) ? 1 : static_cast<int>(item_size(t)) * 8;
   bool wide = bits == 64;
@@ -160,8 +161,8 @@ void check_integer_range(int64_t low, int64_t high, DType t, const char* op) {
 
 DType floating_dtype(DType t, const char* op) {
   t = or_default(t);
-  TS_CHECK_KIND(ErrorKind::NotImplemented, is_floating(t) && !is_float8(t), op, ": not implemented for dtype ", t,
-                "; expected a floating one");
+  TS_CHECK_KIND(ErrorKind::NotImplemented, is_floating(t) && !is_storage_dtype(t), op, ": not implemented for dtype ",
+                t, "; expected a floating one");
   return t;
 }
 

@@ -26,7 +26,7 @@ PyObject* dtype_is_signed(PyObject* self, void*) {
 PyObject* dtype_to_complex(PyObject* self, PyObject*) {
   return guarded([&] {
     DType t = dtype_value(self);
-    TS_CHECK(!is_float8(t), "dtype.to_complex: there is no complex dtype of two ", t);
+    TS_CHECK(!is_storage_dtype(t) || is_complex(t), "dtype.to_complex: there is no complex dtype of two ", t);
     TS_CHECK_TYPE(is_differentiable(t),
                   "dtype.to_complex: expected float16, bfloat16, float32, float64 or a complex dtype, got ", t);
     return Py_NewRef(dtype_object(complex_type(t)));
@@ -50,7 +50,7 @@ PyObject* dtype_abbr(PyObject* self, void*) {
                        : is_floating(t)       ? "f"
                        : is_unsigned(t)       ? "u"
                                               : "i";
-    std::string_view format = is_float8(t) ? name(t).substr(name(t).find('_') + 1) : "";
+    std::string_view format = is_float8(t) || is_packed(t) ? name(t).substr(name(t).find('_') + 1) : "";
     return to_python(concat(kind, 8 * item_size(t), format)).release();
   });
 }

@@ -16,7 +16,7 @@ namespace ts::py {
   X(ProfileStart, profile_start) X(ProfileCollect, _profile_collect) X(ProfileStop, profile_stop)                      \
   X(ProfilePush, profile_push) X(ProfilePop, profile_pop) X(ExportMemory, export_memory)                               \
   X(ImportMemory, import_memory) X(ReleaseImported, release_imported) X(Identify, _identify) X(Link, _link)            \
-  X(Recover, recover)
+  X(Recover, recover) X(HostRegister, host_register) X(HostUnregister, host_unregister)
 #define TS_EACH_METHOD(X)                                                                                              \
   X(Probe, _probe) X(Properties, _properties) X(Alloc, alloc) X(Free, free) X(CopyFromHost, copy_from_host)            \
   X(CopyToHost, copy_to_host) X(CopyWithin, copy_within) X(Synchronize, synchronize) X(FindKernel, _find_kernel)       \

@@ -87,6 +87,17 @@ int copy_to_pinned(void* ctx, int32_t device, void* dst, const void* src, int64_
   });
 }
 
+int host_register(void* ctx, void* memory, size_t bytes) {
+  return callback([&] {
+    PyRef said = invoke(ctx, HostRegister, address(memory), checked(PyLong_FromSize_t(bytes)));
+    return said.get() == Py_NotImplemented ? TS_DECLINED : TS_OK;
+  });
+}
+
+void host_unregister(void* ctx, void* memory, size_t bytes) {
+  quietly([&] { invoke(ctx, HostUnregister, address(memory), checked(PyLong_FromSize_t(bytes))); });
+}
+
 // --- recorded launches -------------------------------------------------------------------------------------------
 
 int capture_begin(void* ctx, int32_t device, void* stream) {
@@ -127,6 +138,8 @@ void fill_optional_slots(PythonBackend& b) {
   if (has(HostFree)) t.host_free = host_free;
   if (has(CopyFromPinned)) t.copy_from_pinned = copy_from_pinned;
   if (has(CopyToPinned)) t.copy_to_pinned = copy_to_pinned;
+  if (has(HostRegister)) t.host_register = host_register;
+  if (has(HostUnregister)) t.host_unregister = host_unregister;
   if (!has(CaptureBegin)) return;
   b.capture = {sizeof b.capture, capture_begin, has(CaptureEnd) ? capture_end : nullptr,
                has(CaptureReplay) ? with_two<CaptureReplay> : nullptr, destroy<CaptureDestroy>};

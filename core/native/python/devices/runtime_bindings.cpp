@@ -163,6 +163,10 @@ void define_backends(pb::module_& m) {
     TS_CHECK(b, "pin_memory: no backend in use gives pinned memory; tensors are copied without it as well");
     return steal(ts::py::wrap(pin_memory(ts::py::expect_tensor(tensor.ptr(), "pin_memory"), *b)));
   });
+  m.def("_register_host_memory", [](const pb::object& tensor, const std::string& name) {
+    const Tensor& t = ts::py::expect_tensor(tensor.ptr(), "register_host_memory");
+    return steal(ts::py::wrap(register_memory(t, named_backend(name))));
+  });
   m.def("_is_pinned", [](const pb::object& tensor, const std::string& name) {
     const Tensor& t = ts::py::expect_tensor(tensor.ptr(), "is_pinned");
     return is_pinned(t, name.empty() ? nullptr : &named_backend(name));

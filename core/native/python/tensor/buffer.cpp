@@ -28,6 +28,7 @@ const char* torch_name(DType t) {
   case DType::Float8E5M2: return "Float8_e5m2";
   case DType::Float8E4M3FNUZ: return "Float8_e4m3fnuz";
   case DType::Float8E5M2FNUZ: return "Float8_e5m2fnuz";
+  case DType::Float4E2M1FNX2: return "Float4_e2m1fn_x2";
   default: return "Float8_e8m0fnu";
   }
 }
