@@ -44,7 +44,7 @@ struct ManagedVersioned {
 constexpr int32_t kHostDevice = 1;
 constexpr uint64_t kReadOnly = 1, kCopied = 2;
 enum : uint8_t { kInt = 0, kUInt = 1, kFloat = 2, kBFloat = 4, kComplex = 5, kBool = 6 };
-enum : uint8_t { kE4M3FN = 10, kE4M3FNUZ = 11, kE5M2 = 12, kE5M2FNUZ = 13, kE8M0FNU = 14 };
+enum : uint8_t { kE4M3FN = 10, kE4M3FNUZ = 11, kE5M2 = 12, kE5M2FNUZ = 13, kE8M0FNU = 14, kE2M1FN = 17 };
 
 constexpr const char *kPlain = "dltensor", *kPlainUsed = "used_dltensor";
 constexpr const char *kVersioned = "dltensor_versioned", *kVersionedUsed = "used_dltensor_versioned";
@@ -59,6 +59,7 @@ DLDataType type_code(DType t) {
   case DType::Float8E5M2: return {kE5M2, 8, 1};
   case DType::Float8E5M2FNUZ: return {kE5M2FNUZ, 8, 1};
   case DType::Float8E8M0FNU: return {kE8M0FNU, 8, 1};
+  case DType::Float4E2M1FNX2: return {kE2M1FN, 4, 2};
   default: break;
   }
   if (t == DType::Bool) return {kBool, 8, 1};
@@ -70,7 +71,7 @@ DLDataType type_code(DType t) {
 DType type_of(DLDataType code) {
   for (int k = 0; k < kNumDTypes; ++k) {
     DLDataType known = type_code(static_cast<DType>(k));
-    if (known.code == code.code && known.bits == code.bits && code.lanes == 1) return static_cast<DType>(k);
+    if (known.code == code.code && known.bits == code.bits && known.lanes == code.lanes) return static_cast<DType>(k);
   }
   fail(ErrorKind::Type, "from_dlpack: no dtype for elements of code ", int{code.code}, ", ", int{code.bits}, " bits, ",
        code.lanes, " lanes");
