@@ -130,7 +130,7 @@ GIVEN = {
 TOLD = {
     "memset(mine.name, 65, sizeof mine.name)": "a name without an end; the 128 bytes of ts_properties.name include a",
     "mine.flags = 1u << 20": "the flags 1048576; expected some of TS_P_*",
-    "mine.dtypes |= 1ull << 60": "expected bits of the 21 dtypes",
+    "mine.dtypes |= 1ull << 60": "expected bits of the ",
     "mine.flags = TS_P_HOST_MEMORY": "TS_P_HOST_MEMORY, but leaves the slot host_pointer empty",
     "mine.dtypes |= 1u << TS_COMPLEX64": "complex dtypes, which its kernel copy_cast does not take",
 }

@@ -49,6 +49,18 @@ def test_the_fused_step_is_the_step_by_operators(name: str, options: dict[str, A
             ts.testing.assert_close(value, other[key].detach(), rtol=1e-11, atol=1e-12)
 
 
+@pytest.mark.parametrize(
+    "name", ["ASGD", "Adadelta", "Adagrad", "Adam", "AdamW", "Adamax", "NAdam", "RAdam", "RMSprop", "SGD"]
+)
+def test_no_decay_leaves_infinite_parameters(name: str, device: str) -> None:
+    """As in PyTorch, which adds nothing where ``weight_decay`` is 0."""
+    w = ts.tensor([float("inf"), 1.0], device=device).requires_grad_()
+    w.grad = ts.ones(2, device=device)
+    opt = getattr(optim, name)([w], weight_decay=0.0)
+    opt.step()
+    assert w[0].item() == float("inf") and w[1].item() < 1
+
+
 def test_a_rule_reads_the_newest_values() -> None:
     rule = Rule("m", "rate", "m = m + grad; param = param - rate * m")
     param, grad, m = ts.ones(2), ts.full((2,), 2.0), ts.ones(2)

@@ -131,7 +131,7 @@ def scaled_mm(
     dtype = output_dtype or ts.bfloat16
     factors = [f for f in (factor_a, factor_b) if f is not None]
     exact = bool(factors) or bias is not None
-    product = _product(mat_a, other, rows_a, rows_b, block_a, block_b, ts.float32 if exact else dtype)
+    product: Tensor = _product(mat_a, other, rows_a, rows_b, block_a, block_b, ts.float32 if exact else dtype)
     for factor in factors:
         product = product * factor
     return (product if bias is None else product + bias.float()).to(dtype)

@@ -24,7 +24,7 @@ _COUNTS = ("step", *NUMBERS)
 
 
 #: The start of most rules: the gradient with its sign, and weight decay added. Their first numbers are these two.
-DECAYED = "k = sign * grad + decay * param"
+DECAYED = "k = select(decay > 0, sign * grad + decay * param, sign * grad)"  # zero times infinity is no number
 
 
 class EachOptimizer:

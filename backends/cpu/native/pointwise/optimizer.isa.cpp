@@ -76,9 +76,10 @@ template <class A> struct Sgd {
 template <class T, bool Momentum>
 void sgd_part(T* __restrict p, const T* __restrict g, T* __restrict buffer, int64_t n, const Sgd<Accumulator<T>>& s) {
   using A = Accumulator<T>;
+  const bool decays = s.weight_decay != 0; // zero times an infinite parameter is no number
   for (int64_t i = 0; i < n; ++i) {
     const A parameter = load(p[i]);
-    A step = s.sign * load(g[i]) + s.weight_decay * parameter;
+    A step = s.sign * load(g[i]) + (decays ? s.weight_decay * parameter : A{0});
     if constexpr (Momentum) {
       const A kept = s.first ? step : s.momentum * load(buffer[i]) + s.keep * step;
       buffer[i] = store<T>(kept);
@@ -124,8 +125,9 @@ void adam_part(T* __restrict p, const T* __restrict g, T* __restrict m, T* __res
                const Adam<Accumulator<T>>& s) {
   using A = Accumulator<T>;
   const bool from_mean = s.rest1 < A{0.5}; // lerp's two forms, as torch chooses between them
+  const bool decays = s.decay != 0;        // zero times an infinite parameter is no number
   for (int64_t i = 0; i < n; ++i) {
-    const A before = load(p[i]), gradient = s.sign * load(g[i]) + s.decay * before;
+    const A before = load(p[i]), gradient = s.sign * load(g[i]) + (decays ? s.decay * before : A{0});
     const A gap = gradient - load(m[i]);
     const A mean = from_mean ? load(m[i]) + s.rest1 * gap : gradient - gap * s.beta1;
     const A square = s.beta2 * load(v[i]) + s.rest2 * gradient * gradient;
