@@ -148,3 +148,44 @@ def test_statistics_that_are_captured_are_not_written_under_transforms(norm: Any
     with pytest.raises(RuntimeError, match="captured"):
         grad(lambda x: layer(x).sum())(ts.randn(2, 3, 4))
     assert layer.running_mean.eq(0).all()
+
+
+def normalised(kind: str, x: ts.Tensor, mean: Any, var: Any, weight: Any, bias: Any, training: bool) -> ts.Tensor:
+    if kind == "group":
+        return ts.nn.functional.group_norm(x, 2, weight, bias)
+    if kind == "instance":
+        return ts.nn.functional.instance_norm(x, mean, var, weight, bias, training)
+    return ts.nn.functional.batch_norm(x, mean, var, weight, bias, training)
+
+
+@pytest.mark.parametrize("kind", ["batch", "instance", "group"])
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("batched", ["x", "xmv", "xw", "w", "xmvwb", "mv"])
+def test_normalisations_of_entries(kind: str, training: bool, batched: str) -> None:
+    shared = {"x": ts.randn(3, 4, 5), "m": ts.randn(4), "v": ts.rand(4) + 0.5, "w": ts.randn(4), "b": ts.randn(4)}
+    if kind == "group" or (training and "m" not in batched):
+        shared["m"] = shared["v"] = None  # type: ignore[assignment]
+    names = [name for name in shared if name in batched and shared[name] is not None]
+    if not names:
+        return
+    given = {name: ts.stack([shared[name] * k for k in (1.0, 0.5, 2.0)]) for name in names}
+    kept = {name: given[name].clone() for name in names}
+
+    def of(*values: ts.Tensor) -> ts.Tensor:
+        own = {**shared, **dict(zip(names, values, strict=True))}
+        return normalised(kind, own["x"], own["m"], own["v"], own["w"], own["b"], training)
+
+    expected = ts.stack([of(*(kept[name][k] for name in names)) for k in range(3)])
+    ts.testing.assert_close(vmap(of)(*(given[name] for name in names)), expected)
+    for name in names:
+        ts.testing.assert_close(given[name], kept[name])  # statistics of every entry are written alike
+
+
+def test_layers_whose_parameters_alone_differ_count_one_batch() -> None:
+    norm = ts.nn.BatchNorm1d(3)
+    weights, x = ts.randn(4, 3), ts.randn(5, 3)
+    made = vmap(lambda w: ts.func.functional_call(norm, {"weight": w}, (x,)))(weights)
+    assert norm.num_batches_tracked.item() == 1
+    once = ts.nn.BatchNorm1d(3)
+    ts.testing.assert_close(made, once(x) * weights[:, None])
+    ts.testing.assert_close(norm.running_mean, once.running_mean)

@@ -11,7 +11,7 @@ import functools
 import operator
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FunctionType
 from typing import Any, Protocol
 
@@ -342,6 +342,8 @@ def _written(func: Any, name: str, level: int, count: int, target: Any, args: An
     """A call that writes to its first argument, or to ``out=``."""
     if name in _MUTATING:  # the statistics of a batch
         _refuse_statistics(name, args, kwargs)
+        with suppress(Unbatchable):
+            return _rules[0].by_name(name, args, kwargs)
         return _each(func, level, count, args, kwargs, None)
     state = _state.runs[level]
     targets = target if isinstance(target, (tuple, list)) else (target,)
@@ -378,6 +380,8 @@ def _refuse_statistics(name: str, args: Any, kwargs: Any) -> None:
     mean, var, training = (
         args[place] if len(args) > place else kwargs.get(key) for place, key in zip(order, keys, strict=True)
     )
+    if not _is_batched(args[0] if args else kwargs.get("input")):
+        return  # the statistics of a batch that is the same for every entry
     if training and any(x is not None and not _is_batched(x) for x in (mean, var)):
         raise SharedWrite(
             f"{name}: got a batched tensor as input while the running_mean or running_var, which will be updated in "

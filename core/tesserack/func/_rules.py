@@ -207,6 +207,48 @@ def _images(name: str, dims: int, x: Any, *args: Any, **kwargs: Any) -> Batched:
     return Batched(found.unflatten(0, tuple(x.value.shape[:2])))
 
 
+def _affine(x: Batched, weight: Any, bias: Any) -> Batched:
+    """Times a weight, plus a bias, of each channel, dim 1 of every entry."""
+    for name, vector in (("mul", weight), ("add", bias)):
+        if vector is not None:
+            shape = (-1, *(1 for _ in range(x.ndim - 2)))
+            beside = (
+                Batched(vector.value.reshape(len(vector.value), *shape)) if _batched(vector) else vector.view(shape)
+            )
+            x = _elementwise(name, (x, beside), {})
+    return x
+
+
+def _batch_norm(
+    input: Any, running_mean: Any = None, running_var: Any = None, weight: Any = None, bias: Any = None,
+    training: bool = False, momentum: float = 0.1, eps: float = 1e-5,
+) -> Batched:  # fmt: skip
+    """By statistics that are the same for every entry, or of every entry's own: then its channels are further ones."""
+    norm, statistics = operators()["batch_norm"], (running_mean, running_var)
+    if not _batched(input):
+        if any(_batched(s) for s in statistics):
+            raise Unbatchable("batch_norm")
+        made = norm(input, *statistics, None, None, training, momentum, eps)
+        return _affine(
+            Batched(made.expand(len((weight if _batched(weight) else bias).value), *made.shape)), weight, bias
+        )
+    x = input.value
+    if not training and not any(_batched(v) for v in (*statistics, weight, bias)):
+        return Batched(norm(x.flatten(0, 1), *statistics, weight, bias, False, momentum, eps).unflatten(0, x.shape[:2]))
+    if any(s is not None and not (_batched(s) and s.value.is_contiguous()) for s in statistics):
+        raise Unbatchable("batch_norm")  # what is not contiguous would be written to as a copy
+    given = [None if s is None else s.value.view(-1) for s in statistics]
+    made = norm(x.movedim(0, 1).flatten(1, 2), *given, None, None, training, momentum, eps)
+    return _affine(Batched(made.unflatten(1, (x.shape[0], x.shape[2])).movedim(1, 0)), weight, bias)
+
+
+def _samples(name: str, x: Any, *args: Any, **kwargs: Any) -> Batched:
+    """What does the same to every sample, by parameters that are the same for every entry: more samples."""
+    if not _batched(x) or any(_batched(v) for v in (*args, *kwargs.values())):
+        raise Unbatchable(name)
+    return Batched(operators()[name](x.value.flatten(0, 1), *args, **kwargs).unflatten(0, x.value.shape[:2]))
+
+
 def _permuted(x: Batched, dims: Any) -> Batched:
     return Batched(x.value.permute((0, *(_dim(x, d) for d in dims))))
 
@@ -297,6 +339,9 @@ _RULES: dict[str, Callable[..., Any]] = {
     "bmm": _of_ranks(3, 3),
     "linear": _linear,
     "layer_norm": functools.partial(_fixed, "layer_norm"),
+    "rms_norm": functools.partial(_fixed, "rms_norm"),
+    **{name: functools.partial(_samples, name) for name in ("group_norm", "instance_norm")},
+    "batch_norm": _batch_norm,
     **{f"conv{d}d": functools.partial(_images, f"conv{d}d", d) for d in (1, 2, 3)},
     **{f"{kind}_pool2d": functools.partial(_images, f"{kind}_pool2d", 2) for kind in ("max", "avg", "adaptive_avg")},
     "permute": lambda x, *dims: _permuted(x, _sizes(dims)),
