@@ -26,6 +26,7 @@ EXCEPTIONS = (
     *("def cuda(self, device", "is_cuda: _bool"),  # PyTorch's names, in the stubs
     *('_default_device_type = "cuda"', 'device: str = "cuda"'),  # PyTorch's default of a setting
     'device_for_folded_attrs: str = "cuda"',  # likewise
+    *("bool cudnn_enable", "cudnn_enabled: bool", "cudnn_enable: bool"),  # arguments of ATen's, which mean nothing here
     '"CPU", "CUDA"',  # keys of PyTorch's dispatcher
 )
 SOURCES = {".py", ".pyi", ".c", ".cpp", ".h", ".hpp", ".in", ".txt", ".md", ".toml"}

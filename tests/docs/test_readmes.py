@@ -15,8 +15,7 @@ USUAL = {"README.md", "pyproject.toml", "CMakeLists.txt", "LICENSE", ".gitignore
 USUAL |= {"__init__.py", "__init__.pyi", "__main__.py", "py.typed"}
 MOST_LINES = 15  # of the README of a folder at the top, lists that a tool writes apart
 MOST_FILES = 40  # of a folder: more are put into folders by subject
-# A program each; and modules by PyTorch's names for them.
-CROWDS = {"tests/compat/programs", "core/tesserack/distributions", "core/tesserack/nn/modules"}
+CROWDS = {"tests/compat/programs"}  # a program each
 
 
 def tracked() -> list[str]:

@@ -18,7 +18,7 @@ __all__ = ["move_to_device_pass"]
 def move_to_device_pass(ep: ExportedProgram, location: ts.device | str | dict[str, str]) -> ExportedProgram:
     """The program on another device: what it holds, and what it makes. The one that is given stays as it is.
 
-    ``location`` is the device, or one for each that the program is on, by its name: ``{"cpu": "cuda:0"}``.
+    ``location`` is the device, or one for each that the program is on, by its name: ``{"cpu": "acme:0"}``.
 
     >>> import tesserack as ts
     >>> from tesserack.export import export

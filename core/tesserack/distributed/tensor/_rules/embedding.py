@@ -16,19 +16,19 @@ P = Partial("sum")
 
 @rule("embedding")
 def _embedding(call: Call, mesh_dim: int) -> Iterator[Strategy]:
-    ndim = len(call.specs[0].shape)
-    yield Strategy((Shard(ndim),), (R, Shard(1)))
-    yield Strategy((P,), (R, Shard(0)))
-    yield Strategy((P,), (R, P))
+    ndim = len(call.specs[1].shape)  # of the indices, which ATen takes after the table
+    yield Strategy((Shard(ndim),), (Shard(1), R))
+    yield Strategy((P,), (Shard(0), R))
+    yield Strategy((P,), (P, R))
     for d in range(ndim):
-        yield Strategy((Shard(d),), (Shard(d), R))
+        yield Strategy((Shard(d),), (R, Shard(d)))
 
 
 @handler("embedding")
 def _noted(func: Any, args: Any, kwargs: Any) -> Any:
     """Has the table's gradient lie as the table does: it is as large."""
     if isinstance(args[0], DTensor) and isinstance(args[1], DTensor):
-        args[0]._note = args[1].placements  # type: ignore[attr-defined]
+        args[1]._note = args[0].placements  # type: ignore[attr-defined]
     return dispatch(func, args, kwargs, whole=False)
 
 
@@ -45,15 +45,15 @@ def _mine(plan: Any, sizes: Any, placements: Any) -> tuple[int, int] | None:
 
 @compute("embedding")
 def _embedding_part(plan: Any, func: Any, args: Any, kwargs: Any) -> Any:
-    indices, weight = args[:2]
-    mine = _mine(plan, plan.call.specs[1].shape, plan.targets[1])
+    weight, indices = args[:2]
+    mine = _mine(plan, plan.call.specs[0].shape, plan.targets[0])
     if mine is None:
         return func(*args, **kwargs)
     first, rows = mine
     if not rows:
         return weight.new_zeros((*indices.shape, weight.shape[1]))
     here = (indices >= first) & (indices < first + rows)
-    found = func((indices - first).clamp(0, rows - 1), weight)
+    found = func(weight, (indices - first).clamp(0, rows - 1))
     return found.masked_fill(~here.unsqueeze(-1), 0)
 
 
