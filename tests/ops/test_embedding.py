@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tesserack as ts
+from tesserack.aten.operators import namespace
 from tesserack.autograd import gradcheck, gradgradcheck
 from tesserack.nn import functional as F
 
@@ -94,3 +95,16 @@ def test_bags_end_at_the_last_offset(device: str) -> None:
         )
         plain = F.embedding_bag(indices, table, ts.tensor([0, 2], device=device), mode=mode)
         assert whole.tolist() == plain.tolist()
+
+
+def test_atens_embedding_takes_what_aten_does():
+    """By their names, too; names that there are not are refused."""
+    aten, indices = namespace("aten"), ts.tensor([1, 1, 2])
+    weight = ts.randn(4, 3, requires_grad=True)
+    aten.embedding(weight, indices, scale_grad_by_freq=True).sum().backward()
+    assert weight.grad[:, 0].tolist() == [0, 1, 1, 0]
+    weight.grad = None
+    aten.embedding(weight, indices, -1, False, True).sum().backward()
+    assert weight.grad.is_sparse and weight.grad.to_dense()[:, 0].tolist() == [0, 2, 1, 0]
+    with pytest.raises(TypeError, match="wieght"):
+        aten.layer_norm(ts.ones(2, 3), [3], wieght=ts.ones(3))

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import tesserack as ts
 from tesserack import Tensor, _native
 from tesserack.ops.registry import operators
 
@@ -40,14 +41,19 @@ SCHEMAS = {
 }
 
 
-def _embedding(weight: Tensor, indices: Tensor, padding_idx: int = -1, *ignored: bool) -> Tensor:
-    return operators()["embedding"](indices, weight, padding_idx if padding_idx >= 0 else None)  # type: ignore[no-any-return]
+def _embedding(
+    weight: Tensor, indices: Tensor, padding_idx: int = -1, scale_grad_by_freq: bool = False, sparse: bool = False
+) -> Tensor:
+    padding = padding_idx if padding_idx >= 0 else None
+    if scale_grad_by_freq or sparse:
+        return ts.nn.functional.embedding(indices, weight, padding, None, 2.0, scale_grad_by_freq, sparse)
+    return operators()["embedding"](indices, weight, padding)  # type: ignore[no-any-return]
 
 
 def _normalized(name: str) -> Callable[..., Tensor]:
     def normalized(
         input: Tensor, sizes: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5, cudnn_enable: bool = True,
-        **old: bool,
+        *, cudnn_enabled: bool = True,
     ) -> Tensor:  # fmt: skip
         return operators()[name](input, sizes, weight, bias, eps)  # type: ignore[no-any-return]
 
