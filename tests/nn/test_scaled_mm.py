@@ -143,3 +143,13 @@ def test_what_does_not_fit_is_refused(change: dict[str, Any], message: str) -> N
     }  # fmt: skip
     with pytest.raises((ValueError, RuntimeError), match=message):
         scaled_mm(**given)
+
+
+def test_mistakes_are_told() -> None:
+    a, one, recipe = ts.eye(16).to(ts.float8_e4m3fn), ts.ones(()), ScalingType.TensorWise
+    with pytest.raises(TypeError, match="expected scales of mat_a as tensors, got \\['float'\\]"):
+        scaled_mm(a, a.t(), 1.0, recipe, one, recipe)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="expected a result of"):
+        scaled_mm(a, a.t(), one, recipe, one, recipe, bias=ts.ones(16), output_dtype=ts.int32)
+    with pytest.raises(ValueError, match="expected a bias of"):
+        scaled_mm(a, a.t(), one, recipe, one, recipe, bias=ts.ones(16, 1))

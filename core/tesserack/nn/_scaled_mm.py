@@ -68,6 +68,8 @@ def _scales(
     """Of a matrix whose rows are multiplied: the scales as a matrix, what one belongs to, a factor of all."""
     scales, recipes = _list(given), [ScalingType(int(r)) for r in _list(recipe)]
     swizzles = [SwizzleType(int(s)) for s in _list(swizzle or 0)]
+    if not all(isinstance(scale, Tensor) for scale in scales):
+        raise TypeError(f"scaled_mm: expected scales of {name} as tensors, got {[type(s).__name__ for s in scales]}")
     if len(scales) != len(recipes) or len(scales) not in (1, 2):
         raise ValueError(f"scaled_mm: expected one scale of {name} for each recipe, got {len(scales)}, {len(recipes)}")
     factor = None
@@ -125,10 +127,14 @@ def scaled_mm(
     for name, matrix in (("mat_a", mat_a), ("mat_b", mat_b)):
         if matrix.ndim != 2:
             raise ValueError(f"scaled_mm: expected {name} to be a matrix, got {tuple(matrix.shape)}")
+    dtype = output_dtype or ts.bfloat16
+    if dtype not in (ts.float32, ts.bfloat16, ts.float16):
+        raise ValueError(f"scaled_mm: expected a result of float32, bfloat16 or float16, got {dtype}")
+    if bias is not None and bias.shape != mat_b.shape[1:]:
+        raise ValueError(f"scaled_mm: expected a bias of {tuple(mat_b.shape[1:])}, got {tuple(bias.shape)}")
     other = mat_b.t()
     rows_a, block_a, factor_a = _scales("mat_a", mat_a, scale_a, scale_recipe_a, swizzle_a)
     rows_b, block_b, factor_b = _scales("mat_b", other, scale_b, scale_recipe_b, swizzle_b)
-    dtype = output_dtype or ts.bfloat16
     factors = [f for f in (factor_a, factor_b) if f is not None]
     exact = bool(factors) or bias is not None
     product: Tensor = _product(mat_a, other, rows_a, rows_b, block_a, block_b, ts.float32 if exact else dtype)
