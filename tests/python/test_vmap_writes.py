@@ -189,3 +189,13 @@ def test_layers_whose_parameters_alone_differ_count_one_batch() -> None:
     once = ts.nn.BatchNorm1d(3)
     ts.testing.assert_close(made, once(x) * weights[:, None])
     ts.testing.assert_close(norm.running_mean, once.running_mean)
+
+
+@pytest.mark.parametrize("kind", ["batch", "instance", "group"])
+@pytest.mark.parametrize("training", [True, False])
+def test_entries_without_channels_are_refused_as_one_is(kind: str, training: bool) -> None:
+    mean, var = (None, None) if training else (ts.zeros(4), ts.ones(4))
+    with pytest.raises((RuntimeError, ValueError)):
+        normalised(kind, ts.randn(4), mean, var, None, None, training)
+    with pytest.raises((RuntimeError, ValueError)):
+        vmap(lambda x: normalised(kind, x, mean, var, None, None, training))(ts.randn(3, 4))

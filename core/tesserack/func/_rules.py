@@ -224,6 +224,8 @@ def _batch_norm(
     training: bool = False, momentum: float = 0.1, eps: float = 1e-5,
 ) -> Batched:  # fmt: skip
     """By statistics that are the same for every entry, or of every entry's own: then its channels are further ones."""
+    if input.ndim < 2:
+        raise Unbatchable("batch_norm")  # which the operator refuses
     norm, statistics = operators()["batch_norm"], (running_mean, running_var)
     if not _batched(input):
         if any(_batched(s) for s in statistics):
@@ -244,7 +246,7 @@ def _batch_norm(
 
 def _samples(name: str, x: Any, *args: Any, **kwargs: Any) -> Batched:
     """What does the same to every sample, by parameters that are the same for every entry: more samples."""
-    if not _batched(x) or any(_batched(v) for v in (*args, *kwargs.values())):
+    if not _batched(x) or x.ndim < 2 or any(_batched(v) for v in (*args, *kwargs.values())):
         raise Unbatchable(name)
     return Batched(operators()[name](x.value.flatten(0, 1), *args, **kwargs).unflatten(0, x.value.shape[:2]))
 
