@@ -8,11 +8,11 @@ from typing import Any
 
 import tesserack as ts
 from tesserack import Tensor, _native
+from tesserack.ops.layers import REDUCTIONS
 from tesserack.ops.registry import operators
 
-__all__ = ["REDUCTIONS", "SCHEMAS", "SIGNATURES"]
+__all__ = ["SCHEMAS", "SIGNATURES"]
 
-REDUCTIONS: tuple[str, ...] = ("none", "mean", "sum")
 _MODES = ("use_mm_for_euclid_dist_if_necessary", "use_mm_for_euclid_dist", "donot_use_mm_for_euclid_dist")
 
 # As ATen declares them; what it ignores here has a default.

@@ -11,7 +11,7 @@ from tesserack import Tensor
 from tesserack.aten.names import shown
 from tesserack.aten.operators import OpOverload, namespace
 from tesserack.aten.renamed import Form
-from tesserack.aten.signatures import REDUCTIONS
+from tesserack.ops.layers import REDUCTIONS
 
 __all__ = ["by_values", "whole_form", "whole_overloads"]
 

@@ -34,7 +34,7 @@ __all__ = [
     "rrelu_",
 ]
 
-_REDUCTIONS = ("none", "mean", "sum")
+REDUCTIONS = ("none", "mean", "sum")  # in the order of ATen's numbers
 _INTERPOLATION = ("bilinear", "nearest", "bicubic")
 _PADDING = ("zeros", "border", "reflection")
 
@@ -156,7 +156,7 @@ def ctc_loss(
     zero_infinity: bool = False,
 ) -> Tensor:
     """``nn.functional.ctc_loss``; reduction 0 is none, 1 the mean, 2 the sum."""
-    name = _named("ctc_loss", "a reduction", _REDUCTIONS, reduction)
+    name = _named("ctc_loss", "a reduction", REDUCTIONS, reduction)
     return ts.nn.functional.ctc_loss(log_probs, targets, input_lengths, target_lengths, blank, name, zero_infinity)
 
 
