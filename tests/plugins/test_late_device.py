@@ -432,3 +432,5 @@ def test_memory_of_others_is_registered(cached: Late) -> None:
         ts.backends.register_host_memory(ts.ones(2), "latecached")
     with pytest.raises(RuntimeError, match="expected a contiguous tensor"):
         ts.backends.register_host_memory(ts.ones(8, 8).t(), "latecached")
+    with pytest.raises(TypeError, match="expected a tensor, got list"):
+        ts.backends.register_host_memory([1.0], "latecached")

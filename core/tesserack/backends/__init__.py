@@ -124,7 +124,7 @@ def register_host_memory(tensor: Any, device: _native.device | str) -> Any:
     """The same memory of the host, from which a device copies by itself until the result is gone: what others
     allocated (shared between processes, mapped from a file, of NumPy) without the copy that ``pin_memory()`` makes.
     The result keeps the tensor. ``RuntimeError`` for a tensor that is not dense, contiguous and on the cpu, and
-    where the device registers no memory, or not this.
+    where the device registers no memory, or not this; ``TypeError`` for what is no tensor.
 
     >>> import tesserack as ts
     >>> try:
@@ -133,6 +133,8 @@ def register_host_memory(tensor: Any, device: _native.device | str) -> Any:
     ...     print(error)
     register_host_memory: backend 'cpu' registers no memory; try pin_memory(), which copies
     """
+    if not isinstance(tensor, _native.Tensor):
+        raise TypeError(f"register_host_memory: expected a tensor, got {type(tensor).__name__}; try from_numpy()")
     return _native._register_host_memory(tensor.detach(), _native._resolve_device(str(device)).type)
 
 
