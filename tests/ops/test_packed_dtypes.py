@@ -71,3 +71,10 @@ def test_it_is_not_converted(convert) -> None:
     """By an error that names the dtype, never by a number that is wrong."""
     with pytest.raises((NotImplementedError, RuntimeError, TypeError), match=r"float4_e2m1fn_x2|packed|Promotion"):
         convert(packed(0x12, 0x7F))
+
+
+def test_numpy_is_given_bytes() -> None:
+    packed = ts.zeros(2, dtype=ts.float4_e2m1fn_x2)
+    with pytest.raises(TypeError, match=r"use \.view\(uint8\) first"):
+        packed.numpy()
+    assert packed.view(ts.uint8).numpy().tolist() == [0, 0]

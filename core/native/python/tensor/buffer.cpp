@@ -266,7 +266,11 @@ PyRef to_numpy(const Tensor& t) {
   TS_CHECK(!t.is_neg(),
            "Can't call numpy() on Tensor that has negative bit set. Use tensor.resolve_neg().numpy() instead.");
   TS_CHECK_TYPE(kFormats[static_cast<int>(t.dtype())], "Got unsupported ScalarType ", torch_name(t.dtype()),
-                ": NumPy has no such dtype; use .", is_complex(t.dtype()) ? "cfloat" : "float", "() first");
+                ": NumPy has no such dtype; use .",
+                is_packed(t.dtype())    ? "view(uint8)"
+                : is_complex(t.dtype()) ? "cfloat()"
+                                        : "float()",
+                " first");
   PyRef object = PyRef::steal(wrap(t));
   PyRef view = checked(PyMemoryView_FromObject(object.get()));
   PyRef numpy = checked(PyImport_ImportModule("numpy"));
