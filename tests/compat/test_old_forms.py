@@ -158,3 +158,20 @@ def test_scales_that_came_first(program):
         "[[3.0, 0.0], [0.0, 3.0]] [[5.0, 0.0], [0.0, 5.0]] tensor([5., 5.])",
         "[[3.0, 0.0], [0.0, 3.0]] [[3.0, 1.0], [1.0, 3.0]]",
     ]
+
+
+def test_storages_by_name_and_warnings_of_backward(program):
+    lines = program.run("""
+        import torch, warnings
+        print(torch.storage._dtype_to_storage_type_map()[torch.int8], torch.IntStorage([1]).type())
+        one = torch.ones(1, dtype=torch.complex64)
+        print(torch.addcmul(one, 1j, one, one).tolist())
+        torch.set_warn_always(True)
+        x = torch.ones(1, requires_grad=True)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            (x * x).backward(create_graph=True)
+            (x * x).backward()
+        print([str(w.message).partition(":")[0] for w in caught])
+    """)
+    assert lines == ["CharStorage torch.IntStorage", "[(1+1j)]", "['Using backward() with create_graph=True']"]

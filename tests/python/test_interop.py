@@ -64,6 +64,7 @@ def test_memory_outlives_both_sides() -> None:
     assert array.tolist() == [1.0, 1.0, 1.0]
 
 
+@pytest.mark.filterwarnings("ignore:The given buffer is not writable")
 def test_read_only_arrays_cannot_be_written() -> None:
     array = np.arange(3.0)
     array.flags.writeable = False
@@ -74,6 +75,7 @@ def test_read_only_arrays_cannot_be_written() -> None:
     assert not x.numpy().flags.writeable
 
 
+@pytest.mark.filterwarnings("ignore:The given buffer is not writable")
 def test_what_cannot_be_shared() -> None:
     for array, error in [
         (np.array(["a"]), TypeError),
@@ -144,13 +146,13 @@ def test_frombuffer() -> None:
     assert data[2:6] == bytes(4)
     for options, message in [
         ({"offset": 8}, "offset"),
-        ({"count": 9}, "count|elements"),
+        ({"count": 9}, "requested buffer length"),
         ({"offset": 1}, "multiple"),
         ({"count": 0}, "0"),
     ]:
         with pytest.raises(ValueError, match=message):
             ts.frombuffer(data, dtype=ts.int16, **options)
-    with pytest.raises(TypeError):
+    with pytest.raises(ValueError):
         ts.frombuffer([1, 2], dtype=ts.int16)
 
 

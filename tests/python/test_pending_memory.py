@@ -116,6 +116,7 @@ def test_custom_operators_write_through() -> None:
     assert x.tolist() == (given().conj() * 1j).conj().tolist()
 
 
+@pytest.mark.filterwarnings("ignore:The given buffer is not writable")
 def test_read_only_memory_stays() -> None:
     array = np.array(VALUES)
     array.flags.writeable = False

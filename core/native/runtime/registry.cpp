@@ -137,7 +137,7 @@ Device parse_device(const std::string& text) {
   bool valid = !name.empty();
   if (colon != std::string::npos) {
     std::string digits = text.substr(colon + 1);
-    valid = valid && !digits.empty() && digits.size() <= 4;
+    valid = valid && !digits.empty() && digits.size() <= 4 && (digits[0] != '0' || digits.size() == 1);
     for (char c : digits) valid = valid && std::isdigit(static_cast<unsigned char>(c));
     if (valid) index = std::stoll(digits);
   }

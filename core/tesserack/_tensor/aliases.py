@@ -7,6 +7,7 @@ import importlib
 
 from tesserack import _native
 from tesserack._native import Tensor
+from tesserack._tensor.methods import refuse_gradients
 
 TYPE_CHECKING = False  # typing takes a good part of the time to import the package
 if TYPE_CHECKING:
@@ -172,6 +173,7 @@ def _check_kinds(op: str, self: Tensor, **others: Tensor) -> None:
 def map2_(self: Tensor, x: Tensor, y: Tensor, callable: Callable[[Any, Any, Any], Any]) -> Tensor:
     """Replace every element by ``callable(element, element of x, element of y)``, in Python; returns the tensor."""
     _check_kinds("map2_", self, x=x, y=y)
+    refuse_gradients("map2_", self, x, y)
     columns = (t.detach().expand(self.shape).reshape(-1).tolist() for t in (self, x, y))
     flat = [callable(*three) for three in zip(*columns, strict=True)]
     return self.copy_(_native.tensor(flat, dtype=self.dtype, device=self.device).reshape(self.shape))

@@ -142,6 +142,7 @@ def frombuffer(buffer: Any, *, dtype: dtype, count: int = -1, offset: int = 0, r
     [97, 98]
     """
     tensor = _native._from_buffer(buffer, dtype, count, offset)
+    _native._warn_read_only(tensor)
     return tensor.requires_grad_() if requires_grad else tensor
 
 

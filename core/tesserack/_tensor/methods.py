@@ -196,6 +196,8 @@ def type_(self: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
         place = getattr(dtype, "device", None)  # of classes that stand for a card; the others are the cpu's
         kind: Any = dtype
         return self.to(place if isinstance(place, str) else "cpu", kind.dtype, non_blocking=non_blocking)
+    elif dtype is Tensor:
+        dtype = _native.get_default_dtype()
     return self.to(dtype, non_blocking=non_blocking)
 
 
@@ -260,7 +262,14 @@ def new(self: Tensor, *args: Any, size: Any = None, device: Any = None) -> Tenso
         return sparse_coo_tensor(*args, dtype=self.dtype, device=place)  # indices, values and perhaps a size
     if size is not None and not args:
         args = tuple(size)
-    if len(args) == 1 and not isinstance(args[0], (int, _native.Size)):
+    source = args[0] if len(args) == 1 else None
+    if isinstance(source, Tensor):
+        if source.dtype is not self.dtype:
+            raise TypeError(f"new: expected a tensor of {self.dtype}, got {source.dtype}; try new_tensor, or .to()")
+        return source.view_as(source)
+    if hasattr(source, "_storage_numbers"):
+        return _native.tensor([], dtype=self.dtype, device=place).set_(source)
+    if source is not None and not isinstance(source, (int, _native.Size)):
         return _native.tensor(args[0], dtype=self.dtype, device=place)
     sizes = tuple(args[0]) if args and isinstance(args[0], _native.Size) else args
     return self.new_empty(sizes or (0,), device=place)
@@ -327,14 +336,22 @@ def __reversed__(self: Tensor) -> Tensor:
     return self if self.dim() == 0 else self.flip(0)
 
 
+def refuse_gradients(op: str, *tensors: Tensor) -> None:
+    """``RuntimeError`` for what a function of Python, which nothing records, would take out of its history."""
+    if any(each.requires_grad for each in tensors):
+        raise RuntimeError(f"{op}: expected tensors that do not require grad; try x.detach().{op}(...)")
+
+
 def apply_(self: Tensor, callable: Callable[[Any], Any]) -> Tensor:
     """Replace every element by ``callable(element)``, in Python; returns the tensor."""
+    refuse_gradients("apply_", self)
     flat = [callable(value) for value in self.detach().reshape(-1).tolist()]
     return self.copy_(_native.tensor(flat, dtype=self.dtype, device=self.device).reshape(self.shape))
 
 
 def map_(self: Tensor, tensor: Tensor, callable: Callable[[Any, Any], Any]) -> Tensor:
     """Replace every element by ``callable(element, element of tensor)``, in Python; returns the tensor."""
+    refuse_gradients("map_", self, tensor)
     others = tensor.detach().expand(self.shape).reshape(-1).tolist()
     flat = [callable(a, b) for a, b in zip(self.detach().reshape(-1).tolist(), others, strict=True)]
     return self.copy_(_native.tensor(flat, dtype=self.dtype, device=self.device).reshape(self.shape))

@@ -25,6 +25,11 @@ class _TypedMeta(type):
     dtype: _native.dtype
     device: str  # of the types of a card's tensors; the others are the cpu's
 
+    def __new__(cls, name: str, bases: tuple[type, ...], body: dict[str, Any]) -> Any:
+        if bases:
+            raise TypeError(f"type '{bases[0].__name__}' is not an acceptable base type; derive from Tensor")
+        return super().__new__(cls, name, bases, body)
+
     def __call__(cls, *args: Any, device: Any = None) -> Tensor:
         from tesserack import empty, tensor
 

@@ -72,6 +72,12 @@ class _State(threading.local):
 _state = _State()
 
 
+def __getattr__(name: str) -> Any:
+    if name == "_current_level":  # of this thread: -1 outside of a level
+        return -1 if _state.level is None else 0
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
 def enter_dual_level() -> int:
     """Begin the level, whose number is 0. ``RuntimeError`` inside another: levels do not nest."""
     if _state.level is not None:

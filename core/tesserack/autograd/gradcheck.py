@@ -9,6 +9,7 @@ from typing import Any
 
 from tesserack import _native
 from tesserack._native import Tensor
+from tesserack._tensor.subclass import has_no_memory
 from tesserack.autograd._run import grad
 
 __all__ = ["GradcheckError", "gradcheck", "gradgradcheck"]
@@ -219,8 +220,10 @@ def _of_parts(values: Tensor, like: Tensor) -> Tensor:
 
 
 def _flat(tensor: Tensor) -> list[float]:
-    values = _parts(tensor).to(_native.float64).reshape(-1).tolist()
-    return values  # type: ignore[no-any-return]
+    values = _parts(tensor).to(_native.float64).reshape(-1)
+    if has_no_memory(values):  # of a class that holds them elsewhere, and is asked for each
+        return [value.item() for value in values]
+    return values.tolist()  # type: ignore[no-any-return]
 
 
 def _evaluate(func: Callable[..., Any], arguments: Sequence[Any], output: int, differentiable: bool) -> list[float]:
@@ -378,10 +381,20 @@ def _tangent(func: Callable[..., Any], arguments: Sequence[Any], tensor: Tensor,
     parts = _parts(tensor)
     unit = _native.tensor([float(i == k) for i in range(parts.numel())], dtype=parts.dtype, device=tensor.device)
     with forward_ad.dual_level():
-        duals = [forward_ad.make_dual(a, _of_parts(unit, a)) if a is tensor else a for a in arguments]
+        duals = [_dual(a, _of_parts(unit, a) if a is tensor else None) for a in arguments]
         output = _differentiable_outputs(func, duals)[index]
         found = forward_ad.unpack_dual(output)
         return [0.0] * _parts(output).numel() if found.tangent is None else _flat(found.tangent)
+
+
+def _dual(argument: Any, tangent: Tensor | None) -> Any:
+    """Without history, so that functions with a ``jvp`` of their own use it."""
+    from tesserack import zeros_like
+    from tesserack.autograd import forward_ad
+
+    if not isinstance(argument, Tensor) or not argument.requires_grad:
+        return argument
+    return forward_ad.make_dual(argument.detach(), zeros_like(argument) if tangent is None else tangent)
 
 
 def _check_batched(func: Callable[..., Any], arguments: Sequence[Any], atol: float, rtol: float) -> None:

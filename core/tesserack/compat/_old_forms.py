@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tesserack._native import Tensor
+from tesserack.utils.warnings import warn_once
 
 __all__ = ["install", "remove"]
 
@@ -26,7 +27,7 @@ _added: list[str] = []
 def _scaled(method: Callable[..., Any], name: str, tensors: int) -> Callable[..., Any]:
     @functools.wraps(method)
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if len(args) == tensors + 1 and isinstance(args[0], (int, float)):
+        if len(args) == tensors + 1 and isinstance(args[0], (int, float, complex)):
             _warn(method)
             return method(self, *args[1:], **{name: args[0]}, **kwargs)
         return method(self, *args, **kwargs)
@@ -43,7 +44,7 @@ def _weighted(method: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(method)
     def call(*args: Any, **kwargs: Any) -> Any:
-        if len(args) > 3 and isinstance(args[0], (int, float)):
+        if len(args) > 3 and isinstance(args[0], (int, float, complex)):
             scales = {"beta": args[0]}
             if len(args) == 5:
                 scales["alpha"] = args[2]
@@ -59,7 +60,7 @@ def _weighted_method(method: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(method)
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if len(args) > 2 and isinstance(args[0], (int, float)):
+        if len(args) > 2 and isinstance(args[0], (int, float, complex)):
             scales = dict(zip(("beta", "alpha"), args[:-2], strict=False))
             _warn(method)
             return method(self, *args[-2:], **scales, **kwargs)
@@ -90,6 +91,9 @@ def functions() -> dict[str, Callable[..., Any]]:
 def _backward(method: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(method)
     def backward(self: Any, gradient: Any = None, *args: Any, **kwargs: Any) -> Any:
+        if kwargs.get("create_graph") or (len(args) > 1 and args[1]):
+            warn_once("Using backward() with create_graph=True: gradients and what they were computed from hold each "
+                      "other until .grad is reset or the collector comes; autograd.grad() returns them instead")  # fmt: skip
         if isinstance(gradient, (list, tuple)) and len(gradient) == 1:
             gradient = gradient[0]
         return method(self, gradient, *args, **kwargs)

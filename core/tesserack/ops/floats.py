@@ -141,6 +141,7 @@ def _slopes(x: Tensor, dim: int, spacing: Any, edge_order: int) -> Tensor:
     if isinstance(spacing, Tensor):
         if spacing.dim() != 1 or spacing.numel() != count:
             raise RuntimeError(f"gradient: expected {count} positions along dim {dim}, got {tuple(spacing.shape)}")
+        x = x.to(ts.promote_types(x.dtype, spacing.dtype))
         gaps = spacing.diff().to(x.dtype).reshape([-1 if d == dim else 1 for d in range(x.dim())])
     else:
         gaps = x.new_full([count - 1 if d == dim else 1 for d in range(x.dim())], float(spacing))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import tesserack as ts
@@ -97,10 +98,46 @@ def _scattered(data: Tensor, ids: Tensor, reduce: str, axis: int, segments: int,
     base = ts.full(shape, empty if initial is None else float(initial), dtype=data.dtype, device=data.device)
     if reduce in ("sum", "mean"):
         full = base.scatter_add(axis, ids, data)
+    elif reduce == "prod" and data.requires_grad and ts.is_grad_enabled():
+        full = _product(base, data, ids, axis)
+    elif reduce == "prod":
+        full = base.scatter_reduce(axis, ids, data, "prod", include_self=True)
     else:
-        name = {"max": "amax", "min": "amin", "prod": "prod"}[reduce]
-        full = base.scatter_reduce(axis, ids, data, name, include_self=True)
+        full = _extreme_function().apply(data, ids, base, axis, f"a{reduce}")
     return full.narrow(axis, 0, segments)
+
+
+def _product(base: Tensor, data: Tensor, ids: Tensor, axis: int) -> Tensor:
+    """Products whose derivative by the only NaN of a segment is the product of the others."""
+    unknown = data.isnan()
+    known = base.scatter_reduce(axis, ids, ts.where(unknown, 1, data), "prod", include_self=True)
+    count = ts.zeros_like(base).scatter_add(axis, ids, unknown.to(base.dtype))
+    alone = ts.zeros_like(base).scatter_add(axis, ids, ts.where(unknown, data, 0))
+    return ts.where(count == 0, known, known * alone * ts.where(count > 1, float("nan"), 1))
+
+
+@functools.cache
+def _extreme_function() -> Any:
+    """The largest or smallest of each segment; all elements that are it, and those that are NaN, share its gradient.
+    The first operand has no part in that."""
+    from tesserack.autograd.function import Function
+
+    class SegmentExtreme(Function):
+        @staticmethod
+        def forward(ctx: Any, data: Tensor, ids: Tensor, base: Tensor, axis: int, name: str) -> Tensor:
+            result = base.scatter_reduce(axis, ids, data, name, include_self=True)
+            chosen = ((data == result.gather(axis, ids)) | data.isnan()).to(data.dtype)
+            count = ts.zeros_like(base).scatter_add(axis, ids, chosen)
+            ctx.axis = axis
+            ctx.save_for_backward(ids, chosen / count.clamp(min=1).gather(axis, ids))
+            return result
+
+        @staticmethod
+        def backward(ctx: Any, grad: Tensor) -> Any:
+            ids, share = ctx.saved_tensors
+            return ts.where(share > 0, grad.gather(ctx.axis, ids) * share, 0), None, None, None, None
+
+    return SegmentExtreme
 
 
 _segment_reduce = segment_reduce  # PyTorch's name for it

@@ -82,6 +82,12 @@ class TypedStorage:
         """The same memory in bytes."""
         return self._untyped
 
+    _untyped_storage = property(untyped)
+
+    @property
+    def _cdata(self) -> int:
+        return self._untyped._cdata
+
     def data_ptr(self) -> int:
         """The address of the first number; 0 for one without data."""
         return self._untyped.data_ptr()
@@ -169,7 +175,8 @@ class TypedStorage:
     def type(self, dtype: Any = None, non_blocking: bool = False) -> Any:
         """The name of its class; with a dtype, the numbers cast to it."""
         if dtype is None:
-            return f"tesserack.{class_for(self.dtype).__name__}"
+            package = str(self.dtype).rpartition(".")[0]
+            return f"{package}.{class_for(self.dtype).__name__}"
         return TypedStorage(self._numbers().to(getattr(dtype, "dtype", dtype)))
 
     def __getattr__(self, name: str) -> bool:

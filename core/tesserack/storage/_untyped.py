@@ -71,6 +71,10 @@ class UntypedStorage:
         self._part: range | None = None  # of the owner's memory; all of it if None
         self.device: _native.device = self._owner.device
 
+    @property
+    def _cdata(self) -> int:  # what programs compare to see whether two are the same memory
+        return self._owner._storage_id()
+
     @classmethod
     def from_file(cls, filename: str | os.PathLike[str], shared: bool = False, nbytes: int = 0) -> UntypedStorage:
         """The first bytes of a file, read when they are touched; ``shared`` writes changes to the file, and makes it

@@ -75,8 +75,11 @@ def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None
     has none, such as ``put_`` and the unpooling layers, raises ``RuntimeError``, or warns with ``warn_only``. New
     memory is filled: see :mod:`tesserack.utils.deterministic`.
     """
-    changed = bool(mode) != _state["deterministic"]
-    _state["deterministic"], _state["warn_only"] = bool(mode), bool(warn_only)
+    for name, given in (("mode", mode), ("warn_only", warn_only)):
+        if not isinstance(given, bool):
+            raise TypeError(f"use_deterministic_algorithms: expected {name} as bool, got {type(given).__name__}")
+    changed = mode != _state["deterministic"]
+    _state["deterministic"], _state["warn_only"] = mode, warn_only
     _tell_kernels()
     if changed:
         for told in _on_deterministic:
@@ -95,6 +98,8 @@ def is_deterministic_algorithms_warn_only_enabled() -> bool:
 
 def set_deterministic_debug_mode(debug_mode: int | str) -> None:
     """The same as :func:`use_deterministic_algorithms`, by ``"default"``, ``"warn"``, ``"error"`` or 0, 1, 2."""
+    if not isinstance(debug_mode, (int, str)):
+        raise TypeError(f"set_deterministic_debug_mode: expected int or str, got {type(debug_mode).__name__}")
     modes = {"default": 0, "warn": 1, "error": 2}
     number = modes.get(debug_mode) if isinstance(debug_mode, str) else debug_mode
     if number not in (0, 1, 2):

@@ -57,8 +57,9 @@ void check_cast(const Operator& op, DType result, DType target) {
                 ": result type ", result, " can't be cast to the desired output type ", target);
 }
 
-// What makes tensors of numbers resizes what it is given without a word.
-bool is_factory(const Schema& functional) {
+// What makes tensors of numbers resizes what it is given without a word, except arange.
+bool resizes_quietly(const Schema& functional) {
+  if (functional.base == "arange") return false;
   for (const Argument& a : functional.args)
     if (a.type.kind == TypeKind::Tensor || a.type.kind == TypeKind::Operand) return false;
   return true;
@@ -94,6 +95,11 @@ void check_apart(const Operator& op, const Frame& f, TensorList targets) {
   }
 }
 
+// out= that has just been resized is laid out as the result that it takes, where that is dense.
+void lay_as(const Tensor& out, IntSpan sizes, IntSpan strides) {
+  if (same(out.sizes(), sizes) && out.numel() > 0 && is_dense(sizes, strides)) out.impl()->set_geometry(sizes, strides);
+}
+
 void check_target(const Operator& op, const Tensor& target, const TensorImpl& outline) {
   const char* name = op.name().c_str();
   if (op.variant == Variant::Out) check_output_dtype(op, outline.dtype, target.dtype());
@@ -101,9 +107,11 @@ void check_target(const Operator& op, const Tensor& target, const TensorImpl& ou
   TS_CHECK(outline.device == target.device(), name,
            ": expected out on the device of the result, got out on another device");
   if (keeps_shape(op, target, outline.numel)) return check_inplace(target, name);
-  if (op.variant == Variant::Out)
-    resize_output(target, outline.sizes(), name, is_factory(*op.functional->schema));
-  else
+  if (op.variant == Variant::Out) {
+    bool resized = !same(target.sizes(), outline.sizes());
+    resize_output(target, outline.sizes(), name, resizes_quietly(*op.functional->schema));
+    if (resized) lay_as(target, outline.sizes(), outline.strides());
+  } else
     TS_CHECK(same(outline.sizes(), target.sizes()), name, ": result shape ", outline.sizes(),
              " doesn't match the shape of the tensor modified in place, ", target.sizes());
   check_inplace(target, name);
@@ -182,7 +190,10 @@ void write_output(const Operator& op, const Tensor& out, const Tensor& result) {
   TS_CHECK(result.device() == out.device(), op.name(),
            ": expected out on the device of the result, got out on another device");
   bool keeps = keeps_shape(op, out, result.numel());
-  if (!keeps) resize_output(out, result.sizes(), op.name().c_str(), is_factory(*op.functional->schema));
+  if (!keeps && !same(out.sizes(), result.sizes())) {
+    resize_output(out, result.sizes(), op.name().c_str(), resizes_quietly(*op.functional->schema));
+    lay_as(out, result.sizes(), result.strides());
+  }
   ops::copy_(out, keeps ? ops::reshape(result, out.sizes()) : result);
   out->undo_bump(); // the caller counts the write
 }

@@ -3,6 +3,7 @@
 #include "tensor/geometry.h"
 #include "tensor/inline_array.h"
 #include <algorithm>
+#include <optional>
 
 namespace ts {
 namespace {
@@ -47,7 +48,10 @@ Merged merge(IntSpan sizes, IntSpan out_strides, std::span<const Dims> operand_s
 
 } // namespace
 
-Tensor allocate_result(const PointwisePlan& plan, const char* op) {
+namespace {
+
+// Those of a result that keeps its operands' order of dims, dense; none for a contiguous one.
+std::optional<Dims> result_strides(const PointwisePlan& plan, const char* op) {
   InlineArray<Dims, kUsualOperands> strides;
   strides.resize(plan.operands.size());
   size_t n = 0;
@@ -56,7 +60,7 @@ Tensor allocate_result(const PointwisePlan& plan, const char* op) {
     if (n == 0 && o.tensor->has(TensorImpl::kContiguous) && same(o.tensor->sizes(), plan.sizes)) break;
     strides[n++] = expand_strides(o.tensor->sizes(), o.tensor->strides(), plan.sizes, op);
   }
-  if (n == 0 || plan.sizes.size() < 2) return empty_tensor(plan.sizes, plan.result, plan.device);
+  if (n == 0 || plan.sizes.size() < 2) return std::nullopt;
   Dims order(plan.sizes.size()); // innermost first
   for (size_t i = 0; i < order.size(); ++i) order[i] = static_cast<int64_t>(order.size() - 1 - i);
   for (size_t i = 1; i < order.size(); ++i) {
@@ -76,7 +80,19 @@ Tensor allocate_result(const PointwisePlan& plan, const char* op) {
     TS_CHECK(!__builtin_mul_overflow(step, std::max<int64_t>(1, plan.sizes[d]), &step), op, ": shape ",
              IntSpan(plan.sizes), " has more elements than fit in 64 bits");
   }
-  return empty_strided_tensor(plan.sizes, laid, plan.result, plan.device);
+  return laid;
+}
+
+} // namespace
+
+Tensor allocate_result(const PointwisePlan& plan, const char* op) {
+  std::optional<Dims> laid = result_strides(plan, op);
+  return laid ? empty_strided_tensor(plan.sizes, *laid, plan.result, plan.device)
+              : empty_tensor(plan.sizes, plan.result, plan.device);
+}
+
+void lay_as_result(const Tensor& out, const PointwisePlan& plan, const char* op) {
+  if (std::optional<Dims> laid = result_strides(plan, op)) out.impl()->set_geometry(plan.sizes, *laid);
 }
 
 Merged merge_dims(const Operator& op, const PointwisePlan& plan, const Tensor& out) {

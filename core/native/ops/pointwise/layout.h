@@ -6,6 +6,7 @@ namespace ts {
 
 // The result's dims lie in memory in the order of the operands' dims, as in PyTorch.
 Tensor allocate_result(const PointwisePlan& plan, const char* op);
+void lay_as_result(const Tensor& out, const PointwisePlan& plan, const char* op); // out= that has just been resized
 
 struct Merged {
   Dims sizes;

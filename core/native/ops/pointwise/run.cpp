@@ -197,6 +197,7 @@ Tensor pointwise_target(const Operator& op, Frame& f, PointwisePlan& plan) {
   if (op.variant == Variant::Out && !same(t.sizes(), plan.sizes)) {
     keep_operands(t, plan);
     resize_output(t, plan.sizes, op.name().c_str());
+    if (same(t.sizes(), plan.sizes)) lay_as_result(t, plan, op.name().c_str());
   }
   TS_CHECK(same(t.sizes(), plan.sizes), op.name(), ": output with shape ", t.sizes(),
            " doesn't match the broadcast shape ", plan.sizes.span());

@@ -7,6 +7,14 @@
 namespace ts::py {
 namespace {
 
+// A device, and whether it was made with an index: 'cpu:0' and 'cpu' are the same place, and say so differently.
+struct NamedDevice {
+  DeviceObject device;
+  bool numbered;
+};
+
+bool& is_numbered(PyObject* o) { return reinterpret_cast<NamedDevice*>(o)->numbered; }
+
 Device device_value(PyObject* o) { return reinterpret_cast<DeviceObject*>(o)->value; }
 
 std::string backend_name(Device d) {
@@ -28,6 +36,18 @@ Device named_device(const std::string& text) {
   }
 }
 
+PyObject* numbered_device(const std::string& text) {
+  PyObject* made = device_object(named_device(text));
+  is_numbered(made) = text.find(':') != std::string::npos;
+  return made;
+}
+
+std::string device_text(PyObject* self) {
+  Device d = device_value(self);
+  std::string text = to_string(d);
+  return is_numbered(self) && text.find(':') == std::string::npos ? text + ":" + std::to_string(d.index) : text;
+}
+
 // device("acme:1"), device("acme", 1), device(type="acme", index=1), device(device)
 PyObject* device_new(PyTypeObject*, PyObject* args, PyObject* kwargs) {
   static const char* names[] = {"type", "index", nullptr};
@@ -37,7 +57,7 @@ PyObject* device_new(PyTypeObject*, PyObject* args, PyObject* kwargs) {
   return guarded([&] {
     if (!index || index == Py_None) {
       if (is_device(type)) return Py_NewRef(type);
-      return device_object(PyUnicode_Check(type) ? named_device(to_utf8(type)) : expect_device(type, "device"));
+      return PyUnicode_Check(type) ? numbered_device(to_utf8(type)) : device_object(expect_device(type, "device"));
     }
     TS_CHECK_TYPE(PyUnicode_Check(type), "device: expected the backend's name as str, got ", type_name(type));
     std::string text = to_utf8(type);
@@ -45,19 +65,19 @@ PyObject* device_new(PyTypeObject*, PyObject* args, PyObject* kwargs) {
     Py_ssize_t i = PyNumber_AsSsize_t(index, PyExc_OverflowError);
     if (i == -1 && PyErr_Occurred()) throw_python();
     TS_CHECK(i >= 0, "device: expected an index of at least 0, got ", i);
-    return device_object(named_device(text + ":" + std::to_string(i)));
+    return numbered_device(text + ":" + std::to_string(i));
   });
 }
 
 void device_dealloc(PyObject* self) { PyObject_Free(self); }
 
 PyObject* device_str(PyObject* self) {
-  return guarded([&] { return to_python(to_string(device_value(self))).release(); });
+  return guarded([&] { return to_python(device_text(self)).release(); });
 }
 PyObject* device_repr(PyObject* self) {
   return guarded([&] {
     Device d = device_value(self);
-    std::string text = to_string(d), out = "device(type='" + backend_name(d) + "'";
+    std::string text = device_text(self), out = "device(type='" + backend_name(d) + "'";
     if (text.find(':') != std::string::npos) out += ", index=" + std::to_string(d.index);
     return to_python(out + ")").release();
   });
@@ -75,13 +95,12 @@ PyObject* device_type(PyObject* self, void*) {
 PyObject* device_index(PyObject* self, void*) {
   return guarded([&] {
     Device d = device_value(self);
-    if (to_string(d).find(':') == std::string::npos) return none();
+    if (device_text(self).find(':') == std::string::npos) return none();
     return checked(PyLong_FromLong(d.index)).release();
   });
 }
 PyObject* device_reduce(PyObject* self, PyObject*) {
-  return guarded(
-      [&] { return checked(Py_BuildValue("(O(s))", &DeviceType, to_string(device_value(self)).c_str())).release(); });
+  return guarded([&] { return checked(Py_BuildValue("(O(s))", &DeviceType, device_text(self).c_str())).release(); });
 }
 
 PyObject* device_enter(PyObject* self, PyObject*) {
@@ -122,7 +141,7 @@ PyGetSetDef g_properties[] = {
 
 PyTypeObject make_type() {
   PyTypeObject t = blank_type(
-      "tesserack.device", sizeof(DeviceObject),
+      "tesserack.device", sizeof(NamedDevice),
       "device(type, index=None)\n--\n\nWhere a tensor lives: a backend's name and an index, as in device('cpu').");
   t.tp_new = device_new;
   t.tp_dealloc = device_dealloc;
@@ -144,6 +163,7 @@ PyObject* device_object(Device d) {
   auto* o = PyObject_New(DeviceObject, &DeviceType);
   if (!o) throw_python();
   o->value = d;
+  is_numbered(reinterpret_cast<PyObject*>(o)) = false;
   return reinterpret_cast<PyObject*>(o);
 }
 

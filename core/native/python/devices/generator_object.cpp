@@ -77,6 +77,16 @@ PyObject* generator_device(PyObject* self, void*) {
   return guarded([&] { return device_object(generator_value(self).device); });
 }
 
+// A default generator is wrapped anew whenever it is asked for: the same stream is equal to itself.
+PyObject* generator_compare(PyObject* a, PyObject* b, int op) {
+  if (!PyObject_TypeCheck(b, &GeneratorType) || (op != Py_EQ && op != Py_NE)) Py_RETURN_NOTIMPLEMENTED;
+  return PyBool_FromLong((&generator_value(a) == &generator_value(b)) == (op == Py_EQ));
+}
+Py_hash_t generator_hash(PyObject* self) {
+  auto address = static_cast<Py_hash_t>(reinterpret_cast<uintptr_t>(&generator_value(self)) >> 4);
+  return address == -1 ? -2 : address;
+}
+
 PyMethodDef g_methods[] = {
     {"manual_seed", generator_manual_seed, METH_O, "Start the stream anew from a seed; returns the generator."},
     {"seed", generator_seed, METH_NOARGS, "Start from a seed drawn from the operating system; returns it."},
@@ -97,6 +107,8 @@ PyTypeObject make_type() {
   t.tp_flags |= Py_TPFLAGS_BASETYPE;
   t.tp_new = generator_new;
   t.tp_dealloc = generator_dealloc;
+  t.tp_richcompare = generator_compare;
+  t.tp_hash = generator_hash;
   t.tp_methods = g_methods;
   t.tp_getset = g_properties;
   return t;

@@ -6,6 +6,7 @@
 #include "python/tensor/tensor_slots.h"
 #include "runtime/backend.h"
 #include "runtime/empty.h"
+#include "runtime/warn_once.h"
 #include <cstring>
 
 namespace ts::py {
@@ -223,6 +224,13 @@ Tensor from_array(PyObject* array) {
   return tensor_over(std::move(lent), dtype, sizes, strides, at, read_only);
 }
 
+void warn_read_only(const Tensor& t) {
+  static std::atomic<bool> warned{false};
+  if (t->flags & TensorImpl::kConstantData)
+    warn_once(warned, "The given buffer is not writable (of a NumPy array: it is non-writable): writing to the tensor "
+                      "will be refused; copy it to have one that can be written to");
+}
+
 namespace {
 
 // _from_buffer(object, dtype, count, offset): a one-dimensional tensor over any contiguous buffer.
@@ -235,6 +243,8 @@ PyObject* py_from_buffer(PyObject*, PyObject* args) {
     TS_CHECK_TYPE(dtype, "frombuffer: expected a dtype, got ", type_name(type));
     auto lent = std::make_unique<Lent>();
     bool read_only = false;
+    TS_CHECK_VALUE(PyObject_CheckBuffer(object), "frombuffer: ", type_name(object),
+                   " object does not implement Python buffer protocol.");
     if (!take_buffer(object, *lent, read_only)) throw_python();
     TS_CHECK_VALUE(PyBuffer_IsContiguous(&lent->view, 'C'), "frombuffer: expected a contiguous buffer");
     int64_t length = lent->view.len, item = item_size(*dtype);
@@ -245,11 +255,19 @@ PyObject* py_from_buffer(PyObject*, PyObject* args) {
     int64_t room = length - offset;
     TS_CHECK_VALUE(count > 0 || room % item == 0, "frombuffer: buffer length (", room, " bytes) after offset (", offset,
                    " bytes) must be a multiple of element size (", item, ")");
-    TS_CHECK_VALUE(count <= room / item, "frombuffer: requested buffer length (", count, " elements) after offset (",
-                   offset, " bytes) must not be greater than actual buffer length (", length, " bytes)");
+    TS_CHECK_VALUE(count <= room / item, "frombuffer: requested buffer length (", count, " * ", item,
+                   " bytes) after offset (", offset, " bytes) must not be greater than actual buffer length (", length,
+                   " bytes)");
     int64_t n = count > 0 ? count : room / item, stride = 1;
     char* at = static_cast<char*>(lent->view.buf) + offset;
     return wrap(tensor_over(std::move(lent), *dtype, IntSpan(&n, 1), IntSpan(&stride, 1), at, read_only));
+  });
+}
+
+PyObject* py_warn_read_only(PyObject*, PyObject* tensor) {
+  return guarded([&] {
+    warn_read_only(expect_tensor(tensor, "frombuffer"));
+    return none();
   });
 }
 
@@ -279,6 +297,7 @@ PyRef to_numpy(const Tensor& t) {
 
 void init_buffer(PyObject* module) {
   static PyMethodDef functions[] = {{"_from_buffer", py_from_buffer, METH_VARARGS, nullptr},
+                                    {"_warn_read_only", py_warn_read_only, METH_O, nullptr},
                                     {nullptr, nullptr, 0, nullptr}};
   checked_status(PyModule_AddFunctions(module, functions));
 }

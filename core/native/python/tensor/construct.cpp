@@ -245,14 +245,18 @@ PyObject* py_as_tensor(PyObject*, PyObject* args, PyObject* kwargs) {
     return nullptr;
   return guarded([&] {
     DType dtype = o.type();
-    return wrap(construct_as_tensor(o.data, dtype, o.place()));
+    Tensor made = construct_as_tensor(o.data, dtype, o.place());
+    if (is_numpy_array(o.data)) warn_read_only(made);
+    return wrap(made);
   });
 }
 
 PyObject* py_from_numpy(PyObject*, PyObject* array) {
   return guarded([&] {
     TS_CHECK_TYPE(is_numpy_array(array), "from_numpy: expected np.ndarray (got ", type_name(array), ")");
-    return wrap(from_array(array));
+    Tensor made = from_array(array);
+    warn_read_only(made);
+    return wrap(made);
   });
 }
 

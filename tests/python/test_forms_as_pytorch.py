@@ -1,0 +1,168 @@
+"""Small behaviours that programs written for PyTorch rely on: forms of calls, refusals, warnings and layouts."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import tesserack as ts
+
+
+@pytest.fixture
+def warned_always() -> Any:
+    ts.set_warn_always(True)
+    yield
+    ts.set_warn_always(False)
+
+
+def test_a_device_remembers_its_index() -> None:
+    numbered = ts.device("cpu:0")
+    assert numbered.index == 0 and str(numbered) == "cpu:0" and repr(numbered) == "device(type='cpu', index=0)"
+    assert ts.device("cpu").index is None and ts.ones(1, device=numbered).device.index is None
+    assert ts.device("cpu", 0).index == 0 and numbered == ts.device("cpu")
+    with pytest.raises(RuntimeError):
+        ts.device("cpu:00")
+
+
+def test_the_default_generator_is_equal_to_itself() -> None:
+    assert ts.default_generator == ts.default_generator and ts.Generator() != ts.Generator()
+    assert len({ts.default_generator, ts.default_generator}) == 1
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x, y: x.map_(y, lambda a, b: a),
+        lambda x, y: x.map2_(x, y, lambda a, b, c: a),
+        lambda x, y: y.apply_(lambda a: a),
+    ],
+)
+def test_functions_of_python_leave_no_history(call: Callable[..., Any]) -> None:
+    with pytest.raises(RuntimeError, match="require grad"):
+        call(ts.ones(2), ts.ones(2, requires_grad=True))
+
+
+@pytest.mark.parametrize("mode", [1, "x", None])
+def test_switches_take_bools(mode: Any) -> None:
+    with pytest.raises(TypeError):
+        ts.use_deterministic_algorithms(mode)
+    with pytest.raises(TypeError):
+        ts.use_deterministic_algorithms(True, warn_only=mode)
+    with pytest.raises(TypeError):
+        ts.set_deterministic_debug_mode(2.0)  # type: ignore[arg-type]
+    assert not ts.are_deterministic_algorithms_enabled()
+
+
+def test_new_shares_what_it_is_given() -> None:
+    x, y = ts.ones(1), ts.arange(3.0)
+    assert x.new(y.storage()).data_ptr() == y.data_ptr() == x.new(y).data_ptr() and x.new(y) is not y
+    assert y.storage()._cdata == y.storage()._cdata != x.storage()._cdata
+    with pytest.raises(TypeError):
+        x.new(ts.tensor([1]))
+    with pytest.raises(RuntimeError):
+        x.new(ts.tensor([1]).storage())
+
+
+def test_types_of_one_dtype() -> None:
+    assert ts.ones(1).int().type(ts.Tensor).dtype is ts.get_default_dtype()
+    with pytest.raises(TypeError, match="acceptable base type"):
+        type("Derived", (ts.FloatTensor,), {})
+
+
+def test_gradient_takes_the_wider_dtype() -> None:
+    x, places = ts.tensor([0.0, 1.0, 4.0]), ts.tensor([0.0, 1.0, 3.0], dtype=ts.float64)
+    assert ts.gradient(x, spacing=[places])[0].dtype is ts.float64
+    assert ts.gradient(x, spacing=[places.float()])[0].dtype is ts.float32
+    assert ts.gradient(x.long(), spacing=[places])[0].dtype is ts.float64
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x, out: ts.exp(x, out=out),
+        lambda x, out: ts.add(x, x, out=out),
+        lambda x, out: ts.pow(x, 2, out=out),
+        lambda x, out: ts.clamp(x, 0, out=out),
+        lambda x, out: ts.lerp(x, x, 0.5, out=out),
+        lambda x, out: ts.nan_to_num(x, out=out),
+    ],
+)
+@pytest.mark.parametrize("room", [0, 48])
+def test_a_resized_output_is_laid_out_as_the_result(call: Callable[..., Any], room: int, device: Any) -> None:
+    x = ts.arange(24.0, device=device).reshape(2, 3, 4).permute(2, 0, 1)
+    out = ts.empty(room, device=device)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        result = call(x, out)
+    assert result is out and out.stride() == x.stride() and ts.equal(out, call(x, None))
+
+
+def test_arange_says_that_it_resized() -> None:
+    with pytest.warns(UserWarning, match="resized"):
+        ts.arange(3, out=ts.empty(5))
+
+
+def test_memory_that_cannot_be_written_to(warned_always: None) -> None:
+    np = pytest.importorskip("numpy")
+    array = np.arange(3)
+    array.flags.writeable = False
+    for make in (ts.from_numpy, ts.as_tensor):
+        with pytest.warns(UserWarning, match="non-writable"):
+            make(array)
+    with pytest.warns(UserWarning, match="not writable"):
+        ts.frombuffer(b"abc", dtype=ts.uint8)
+    with pytest.raises(ValueError, match="buffer protocol"):
+        ts.frombuffer([1, 2], dtype=ts.uint8)  # type: ignore[arg-type]
+
+
+def test_data_of_another_layout_is_refused() -> None:
+    with pytest.raises(RuntimeError, match="incompatible tensor type"):
+        ts.ones(2, 2).data = ts.eye(2).to_sparse()
+
+
+def test_gradcheck_uses_the_jvp_of_functions() -> None:
+    class Twice(ts.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            return x * 2
+
+        @staticmethod
+        def backward(ctx: Any, grad: Any) -> Any:
+            return grad * 2
+
+        @staticmethod
+        def jvp(ctx: Any, tangent: Any) -> Any:
+            return tangent * factor
+
+    x = ts.rand(3, dtype=ts.float64, requires_grad=True)
+    factor = 2
+    assert ts.autograd.gradcheck(Twice.apply, x, check_forward_ad=True)
+    factor = 3
+    with pytest.raises(RuntimeError, match="forward mode"):
+        ts.autograd.gradcheck(Twice.apply, x, check_forward_ad=True)
+
+
+def test_dual_levels_are_numbered() -> None:
+    from tesserack.autograd import forward_ad
+
+    assert forward_ad._current_level == -1
+    with forward_ad.dual_level():
+        assert forward_ad._current_level == 0
+
+
+@pytest.mark.parametrize("reduce", ["max", "min"])
+def test_ties_and_nan_share_the_gradient_of_a_segment(reduce: str) -> None:
+    nan = float("nan")
+    x = ts.tensor([1.0, 1.0, 1.0, nan, 3.0, 2.0], requires_grad=True)
+    ts.segment_reduce(x, reduce, lengths=ts.tensor([1, 2, 2, 1]), initial=1).sum().backward()
+    last = [1.0] if reduce == "max" else [0.0]
+    assert x.grad is not None and x.grad.tolist() == [1.0, 0.5, 0.5, 1.0, 0.0, *last]
+
+
+def test_products_of_a_segment_at_nan() -> None:
+    nan = float("nan")
+    x = ts.tensor([nan, 3.0, 2.0, 5.0], requires_grad=True)
+    ts.segment_reduce(x, "prod", lengths=ts.tensor([2, 2])).sum().backward()
+    assert x.grad is not None and x.grad[0] == 3 and x.grad[1].isnan() and x.grad[2:].tolist() == [5.0, 2.0]
