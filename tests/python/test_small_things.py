@@ -140,6 +140,22 @@ def test_make_tensor(dtype: ts.dtype) -> None:
         make_tensor(2, dtype=ts.float32, low=2, high=1)
 
 
+def test_make_tensor_keeps_within_its_bounds() -> None:
+    assert set(make_tensor(2000, dtype=ts.int8).tolist()) == set(range(-9, 10))
+    assert set(make_tensor(2000, dtype=ts.uint8, low=-5, high=3).tolist()) == {0, 1, 2}
+    assert make_tensor(50, dtype=ts.bool, low=1).all().item()
+    wide = make_tensor(50, dtype=ts.float16, low=-1e6, high=1e6)
+    assert wide.isfinite().all().item() and wide.abs().max().item() > 40000
+    with pytest.warns(FutureWarning, match="low equals high"):
+        assert make_tensor(3, dtype=ts.float32, low=0.5, high=0.5).tolist() == [0.5] * 3
+    with pytest.raises(ValueError, match="low < high"):
+        make_tensor(3, dtype=ts.int32, low=1, high=1)
+    with pytest.raises(ValueError, match="expected bounds within"):
+        make_tensor(3, dtype=ts.uint8, low=300, high=400)
+    with pytest.raises(ValueError, match="got both"):
+        make_tensor(2, 2, dtype=ts.float32, noncontiguous=True, memory_format=ts.contiguous_format)
+
+
 def test_dispatch_explains() -> None:
     text = ts.dispatch.explain(ts.relu, ts.ones(2, requires_grad=True))
     assert (
