@@ -72,7 +72,7 @@ private:
 
   bool lies_so(const KernelOperand& o, const Tensor& t) const {
     if (o.lie == Lie::Any) return true;
-    return o.lie == Lie::Layout && channels_last_ ? is_channels_last(t) : t.is_contiguous();
+    return lies_in_layout(t, o.lie == Lie::Layout && channels_last_);
   }
   Tensor prepared(const KernelOperand& o, const Tensor& t, DType dtype) const {
     Tensor cast = raw_cast(t, dtype);

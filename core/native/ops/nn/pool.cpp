@@ -79,8 +79,8 @@ Tensor plane_positions(const Tensor& in_window, const PoolShape& s, Device devic
 Two max_pool2d_rule(const Tensor& self, IntSpan kernel, IntSpan stride, IntSpan padding, IntSpan dilation,
                     bool ceil_mode) {
   const char* op = "max_pool2d";
-  TS_CHECK(!is_complex(self.dtype()) && self.dtype() != DType::Bool, op, ": \"max_pool2d\" not implemented for '",
-           self.dtype(), "'");
+  TS_CHECK_KIND(ErrorKind::NotImplemented, !is_complex(self.dtype()) && self.dtype() != DType::Bool, op,
+                ": \"max_pool2d\" not implemented for '", self.dtype(), "'; expected real numbers");
   PoolShape s = pool_shape(self.sizes(), kernel, stride, padding, dilation, ceil_mode, op);
   return {outline_as(self, s.output, self.dtype()), outline_as(self, s.output, DType::Int64)};
 }
