@@ -1358,6 +1358,7 @@ _reset_fallbacks: Any
 _resolve_device: Any
 _run_backward: Any
 _run_has_inputs: Any
+_run_matmul_kernel: Any
 _set_anomaly: Any
 _set_anomaly_checks_nan: Any
 _set_autocast_dtype: Any

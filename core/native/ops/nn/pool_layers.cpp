@@ -6,6 +6,7 @@
 #include "ops/common/raw.h"
 #include "ops/nn/pool_shape.h"
 #include "ops/reduce/reduce_arrange.h"
+#include "runtime/computed_dtypes.h"
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -77,7 +78,7 @@ std::vector<Window> adaptive_windows(int64_t n, int64_t size) {
 // Many windows at once: the first elements of all, the second ones, as many as the longest has, which are hardly more
 // than there are.
 Tensor adaptive_gathered(const Tensor& self, size_t dim, int64_t n, bool maximum) {
-  Tensor x = maximum ? self : as_dtype(self, accumulate_type(self.dtype()));
+  Tensor x = maximum ? self : as_dtype(self, accumulate_type(self));
   const std::vector<Window> all = adaptive_windows(n, x.sizes()[dim]);
   int64_t longest = 0;
   for (const Window& w : all) longest = std::max(longest, w.end - w.begin);
