@@ -123,6 +123,7 @@ class GraphRecorder:
         for name, tensor in zip(names, tensors, strict=True):
             self.mode.last = self.graph.placeholder(name)
             self.mode.track(tensor, self.mode.last)
+        watch.count = lambda: len(self.graph.nodes)
 
     def __enter__(self) -> GraphRecorder:
         self.mode.__enter__()
@@ -138,7 +139,7 @@ class GraphRecorder:
         """Whether something was written, or drawn."""
         return self.mode.changed
 
-    def stop(self, result: Any) -> None:
+    def stop(self, results: Any) -> None:
         """Nothing: what was done is known."""
 
     def place(self, output: Tensor) -> int:
