@@ -22,8 +22,9 @@ from tesserack.utils import _pytree as pytree
 __all__ = ["Compiled", "Entry", "config", "reset"]
 
 _all: weakref.WeakSet[Compiled] = weakref.WeakSet()
+# `attempts`: how often a run is tried that may be a graph the next time; `closer`: one that is looked at step by step.
 # `smallest`: programs of fewer operators are run by Python, which calls them as fast as a graph is looked up.
-config = {"recompile_limit": 8, "attempts": 3, "smallest": 8, "misses": 16}
+config = {"recompile_limit": 8, "attempts": 3, "closer": 5, "smallest": 8, "misses": 16}
 
 
 class Entry(NamedTuple):
@@ -190,7 +191,7 @@ class Compiled:
 
     def _note_attempt(self, error: NotProved) -> None:
         self._attempts += 1
-        if error.passing and self._attempts < config["attempts"]:
+        if error.passing and self._attempts < config["closer" if self._closely else "attempts"]:
             return
         if not (error.passing or error.final or self._closely):
             self._closely, self._attempts = True, 0

@@ -109,7 +109,7 @@ def explain(f: Callable[..., Any], *extra_args: Any, **extra_kwargs: Any) -> Any
 
         function = getattr(f, "_torchdynamo_orig_callable", getattr(f, "_orig_mod", f))
         compiled = Compiled(function, [function], keep, False, {})
-        for _ in range(2 * config["attempts"]):  # a run that imports something is tried again
+        for _ in range(config["attempts"] + config["closer"]):  # a run that imports something is tried again
             compiled(*args, **kwargs)
             if graphs or compiled.plain:
                 break
