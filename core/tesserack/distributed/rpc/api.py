@@ -172,7 +172,20 @@ def _all_gather(obj: Any, worker_names: set[str] | None = None, timeout: float =
         turn = next(_turns.setdefault(names, itertools.count()))
     leader = agent.meeting.worker(names[0])
     given = ((names, turn), names, agent.me.name, obj)
-    return called_at(leader, _gather_here, given, {}, timeout).wait()  # type: ignore[no-any-return]
+    try:
+        return called_at(leader, _gather_here, given, {}, timeout).wait()  # type: ignore[no-any-return]
+    except RuntimeError as error:
+        if "set timeout" not in str(error):
+            raise
+        raise RuntimeError(
+            f"{agent.me.name} timed out in _all_gather after {timeout:.2f} seconds: not all of {names} came to it"
+        ) from None
+
+
+@_require_initialized
+def _wait_all_workers(timeout: float = DEFAULT_SHUTDOWN_TIMEOUT) -> None:
+    """Wait until all workers are here; calls are taken as before."""
+    _all_gather(None, timeout=timeout)
 
 
 def _barrier(worker_names: set[str]) -> None:

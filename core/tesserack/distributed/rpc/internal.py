@@ -97,7 +97,8 @@ def as_remote(error: BaseException, worker: Any) -> RemoteException:
             kind = RuntimeError
     except Exception:
         kind = RuntimeError
-    return RemoteException(f"On {worker!r}:\n{error!r}\n{text}", kind)
+    shown = repr(error).replace("\\n", "\n")  # lines of what the program says stay lines
+    return RemoteException(f"On {worker!r}:\n{shown}\n{text}", kind)
 
 
 def raised(told: RemoteException) -> BaseException:
