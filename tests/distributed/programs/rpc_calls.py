@@ -94,6 +94,8 @@ def calls(me: int, names: list[str]) -> None:
     assert rpc.rpc_async(following, dict, kwargs={"a": [x, (x, None)]}).wait()["a"][1][1] is None
     large = ts.rand(3_000_000)
     assert ts.equal(rpc.rpc_sync(following, ts.neg, args=(large,)), -large)
+    columns = ts.rand(5, 5)[:, 2:4]
+    assert rpc.rpc_sync(following, ts.Tensor.is_contiguous, args=(columns,)) is False
     part = large[:10]  # of a large storage
     assert ts.equal(rpc.rpc_sync(following, ts.neg, args=(part,)), -part)
     assert rpc.rpc_sync(following, ts.ones, args=(2,), kwargs={"dtype": ts.bfloat16}).dtype is ts.bfloat16

@@ -10,6 +10,8 @@ from tesserack import Tensor
 
 __all__ = ["packed", "unpacked"]
 
+_LARGE = 8192  # bytes of a storage; a part of a smaller one is sent with all of it, and keeps its strides
+
 
 def packed(tensors: list[Tensor], devices: Mapping[ts.device, ts.device], to: Any) -> list[tuple[Tensor, str]]:
     """Tensors in host memory without their graphs, each with the device that it is for.
@@ -36,8 +38,10 @@ def _on_host(x: Tensor) -> Tensor:
     x = x.detach()
     if x.device.type != "cpu":
         return x.cpu()
-    whole = x.layout is not ts.strided or x.untyped_storage().nbytes() <= 2 * x.numel() * x.element_size()
-    return x if whole else x.clone()  # pickle sends all of a storage
+    if x.layout is not ts.strided:
+        return x
+    held = x.untyped_storage().nbytes()
+    return x.clone() if held >= _LARGE and held > 2 * x.numel() * x.element_size() else x
 
 
 def unpacked(sent: list[tuple[Tensor, str]]) -> list[Tensor]:
