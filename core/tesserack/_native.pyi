@@ -1311,6 +1311,7 @@ _fallback_mode: Any
 _fallbacks: Any
 _forget_chosen_device: Any
 _handle_of: Any
+_has_kernel: Any
 _host_numbers: Any
 _host_table: Any
 _import_memory: Any
