@@ -132,6 +132,23 @@ def test_assert_close_messages() -> None:
         assert_close(1, 1, rtol=0.1)
 
 
+def test_assert_close_of_integers_is_not_led_astray_by_their_width() -> None:
+    def close(a: int, b: int, kind: ts.dtype, atol: float) -> bool:
+        try:
+            assert_close(ts.tensor([a], dtype=kind), ts.tensor([b], dtype=kind), rtol=0, atol=atol)
+        except AssertionError:
+            return False
+        return True
+
+    for kind in (ts.uint8, ts.int8, ts.uint16, ts.int32, ts.int64, ts.uint64):
+        assert close(100, 101, kind, 1) and close(101, 100, kind, 1) and not close(100, 102, kind, 1)
+    for kind in (ts.int8, ts.int64):
+        limits = ts.iinfo(kind)
+        assert not close(limits.max, limits.min, kind, 1) and not close(limits.min, limits.max, kind, 1)
+    assert not close(2**64 - 1, 0, ts.uint64, 1) and not close(2**53, 2**53 + 1, ts.int64, 0.5)
+    assert ts.isclose(ts.tensor([2**53, 7]), ts.tensor([2**53 + 1, 7]), rtol=0, atol=0).tolist() == [False, True]
+
+
 def test_make_tensor(dtype: ts.dtype) -> None:
     x = make_tensor(3, 4, dtype=dtype, noncontiguous=True)
     assert x.shape == (3, 4) and x.dtype is dtype and not x.is_contiguous()

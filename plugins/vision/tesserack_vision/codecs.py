@@ -122,7 +122,7 @@ def _picture(op: str, planes: Tensor) -> Image.Image:
     if planes.dtype != ts.uint8:
         raise RuntimeError(f"{op}: Input tensor dtype should be uint8, got {planes.dtype}")
     if planes.ndim != 3:
-        raise RuntimeError(f"{op}: Input data should be 3-dimensional, (C, H, W), got {list(planes.shape)}")
+        raise RuntimeError(f"{op}: Input data should be a 3-dimensional tensor, (C, H, W), got {list(planes.shape)}")
     if planes.shape[0] not in (1, 3):
         raise RuntimeError(f"{op}: The number of channels should be 1 or 3, got: {planes.shape[0]}")
     if not planes.numel():

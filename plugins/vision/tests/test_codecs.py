@@ -101,7 +101,7 @@ def test_jpeg_gives_its_luminance_and_inks_and_has_no_alpha() -> None:
     ("planes", "message"),
     [
         (ts.zeros(3, 4, 4), "dtype should be uint8"),
-        (ts.zeros(4, 4, dtype=ts.uint8), "should be 3-dimensional"),
+        (ts.zeros(4, 4, dtype=ts.uint8), "should be a 3-dimensional"),
         (ts.zeros(5, 4, 4, dtype=ts.uint8), "should be 1 or 3, got: 5"),
         (ts.zeros(3, 0, 0, dtype=ts.uint8), "with pixels"),
     ],
