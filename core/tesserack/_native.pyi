@@ -253,6 +253,8 @@ class _Tracer:
     def __init__(self, package: str, warn: Callable[[str], None], whole: _bool = ...) -> None: ...
     @property
     def failed(self) -> str: ...
+    @property
+    def num_calls(self) -> _int: ...
     def add_input(self, tensor: Tensor, name: str) -> None: ...
     def begin(self) -> None: ...
     def end(self, outputs: Sequence[Tensor]) -> _Graph: ...
@@ -281,6 +283,12 @@ class _Guard:
     def __len__(self) -> _int: ...
     @property
     def complete(self) -> _bool: ...
+
+# The objects that there were when it was made, as far as the collector of garbage knows them; nothing is kept alive.
+class _Existing:
+    def __init__(self) -> None: ...
+    def knows(self, value: object) -> _bool: ...
+    def knows_holder(self, value: object) -> _bool: ...
 
 # Graphs of a function by the signature of a call, and a guard: the place of one that holds, and the call's tensors.
 class _Replays:
@@ -1303,6 +1311,7 @@ _fallback_mode: Any
 _fallbacks: Any
 _forget_chosen_device: Any
 _handle_of: Any
+_has_kernel: Any
 _host_numbers: Any
 _host_table: Any
 _import_memory: Any
@@ -1358,6 +1367,7 @@ _reset_fallbacks: Any
 _resolve_device: Any
 _run_backward: Any
 _run_has_inputs: Any
+_run_matmul_kernel: Any
 _set_anomaly: Any
 _set_anomaly_checks_nan: Any
 _set_autocast_dtype: Any

@@ -105,12 +105,12 @@ def test_missing_names_import_and_fail_when_used(program):
     lines = program.run(
         """
         import torch
-        import torch.distributed.rpc
-        from torch.distributed.rpc import TensorPipeRpcBackendOptions as Options
+        import torch.ao.pruning
+        from torch.ao.pruning import WeightNormSparsifier as Options
         from torch.sparse import no_such_thing_at_all
         """.replace("from torch.sparse import no_such_thing_at_all", "")
         + """
-        def annotated(model: torch.distributed.rpc.WorkerInfo | None, other: Options) -> Options: ...
+        def annotated(model: torch.ao.pruning.BaseSparsifier | None, other: Options) -> Options: ...
         class Derived(Options): ...
         print(isinstance(1, Options), hasattr(torch, "no_such_name"), getattr(torch, "no_such_name", 5))
         try:
@@ -125,7 +125,7 @@ def test_missing_names_import_and_fail_when_used(program):
             try:
                 use()
             except AttributeError as error:
-                print(type(error).__name__, "torch.distributed.rpc.TensorPipeRpcBackendOptions" in str(error),
+                print(type(error).__name__, "torch.ao.pruning.WeightNormSparsifier" in str(error),
                       "program.py:" in str(error))
         """
     )
@@ -157,9 +157,9 @@ def test_the_report_names_every_cause_at_once(program):
         "program.py",
         """
         import torch
-        from torch.distributed.rpc import TensorPipeRpcBackendOptions
+        from torch.ao.pruning import WeightNormSparsifier
         x = torch.ones(3)
-        torch.distributed.rpc.BackendType.TENSORPIPE
+        torch.ao.pruning.BaseSparsifier.step
         torch.onnx.no_such_thing
         y = x.crow_indices_of_nothing()
         z = x.to_padded_tensor(0.0)
@@ -168,15 +168,15 @@ def test_the_report_names_every_cause_at_once(program):
     done = program.start("-m", "tesserack", "run", "--report", str(path))
     assert done.returncode == 1
     report = done.stderr
-    assert "missing  torch.distributed.rpc" in report and "touched  torch.ones" in report
+    assert "missing  torch.ao.pruning" in report and "touched  torch.ones" in report
     assert "missing  torch.Tensor.to_padded_tensor" in report, report
     assert "program.py:3" in report
 
 
 def test_missing_in_reads_sources():
     assert missing_in("import torch\ntorch.ones(1)\nx = torch.nn.Linear(1, 1)") == []
-    found = missing_in("import torch\n\ntorch.distributed.rpc.BackendType\n")
-    assert found == [("torch.distributed.rpc.BackendType", 3)]
+    found = missing_in("import torch\n\ntorch.ao.pruning.BaseSparsifier\n")
+    assert found == [("torch.ao.pruning", 3)]
     assert missing_in("no python(") == [] and missing_in("import numpy") == []
 
 

@@ -105,13 +105,13 @@ def conform_shadow(shadow: dict[str, str], tmp_path: Path) -> Callable[..., tupl
 
 @pytest.fixture
 def conform_mutant(tmp_path: Path) -> Callable[..., tuple[str, Any]]:
-    """Runs the kit on one of the mutants, installed alone; returns what it printed and found."""
+    """Runs the kit on one of the mutants, installed alone or ``beside`` another; returns what it printed and found."""
     copy_mutants(tmp_path)
     points = entry_points()
 
-    def run(name: str, *arguments: str, **more: str) -> tuple[str, Any]:
+    def run(name: str, *arguments: str, beside: str = "", **more: str) -> tuple[str, Any]:
         shutil.rmtree(tmp_path / "mutants-1.0.dist-info", ignore_errors=True)
-        install(tmp_path, "mutants", f"[tesserack.backends]\n{points[name]}")
+        install(tmp_path, "mutants", f"[tesserack.backends]\n{points[name]}{points.get(beside, '')}")
         return conform(name, environment(tmp_path, **more), tmp_path / "results.json", *arguments)
 
     return run

@@ -171,6 +171,16 @@ def timed(test: str, message: str, innocent: str = "test_current_stream_is_a_con
     )
 
 
+def hosted(test: str, message: str) -> Fault:
+    """Found of memory of the host that is registered."""
+    names = {"same": "test_registered_memory_is_the_same", "stays": "test_registered_memory_stays_its_owners"}
+    subject = f"host_register on \\w+: {message}"
+    module, innocent = "test_memory.py::", "test_nothing_takes_no_memory"
+    return Fault(
+        ("--areas", "memory", "-k", f"{names[test]} or {innocent}"), module + names[test], subject, module + innocent
+    )
+
+
 def flushing(kernel: str) -> Fault:
     """A kernel that takes denormal numbers for zero."""
     name = {"pointwise": "pointwise, neg", "reduce": "reduce, sum"}.get(kernel, kernel)
@@ -326,6 +336,12 @@ PYTHON: dict[str, Fault] = {
         "test_products[float32]",
         r"matmul of float32 on shortproducts: 3 x 2049 @ 2049 x 5, contiguous: element .* expected \S+, got ",
     ),
+    "noproducts": edge(
+        "test_products_of_nothing[float32]",
+        r"matmul of float32 on noproducts: 4 x 0 @ 0 x 6: element .0, 0.: expected 0.0, got 7.0",
+        only="test_products_of_nothing or test_ties",
+        innocent="test_ties[float32]",
+    ),
     "counter16": edge(
         "test_reductions_of_many[float32]",
         "reduce, sum of float32 on counter16: dim 0 of 65537: expected ",
@@ -394,6 +410,9 @@ PYTHON: dict[str, Fault] = {
         r"evencopies: copy_to_host: 1 bytes from 13: byte 0 of 1 should be",
         "test_slots.py::test_slot[copies_within]",
     ),
+    "snapshot": hosted("same", r"from bytes 0 to 69981 of registered memory: byte \d+ of 69981 is \d+, expected"),
+    "frombegin": hosted("same", r"from bytes 101 to 40000 of registered memory: byte \d+ of 39899 is"),
+    "wiping": hosted("stays", r"after host_unregister: the memory of its owner: byte 0 of 69981 is 255, expected"),
     # what is kept
     "byid": kept(
         "test_programs_of_many_dtypes[add]",

@@ -56,6 +56,7 @@ def nothing(x: Operand) -> str | None:
     return None
 
 
+# Of real numbers, float16 alone, which it adds up as it is.
 _FEW = [dtype for dtype in DTYPES if dtype not in (ts.float32, ts.float64, ts.bfloat16)]
 
 

@@ -166,6 +166,32 @@ class Delayed(Late):
         self.side.put(copy)
 
 
+class Snapshot(Late):
+    """Registers a copy of the memory, as of that moment."""
+
+    def host_register(self, address: int, nbytes: int) -> Any:
+        answer = super().host_register(address, nbytes)
+        if answer is None:
+            self.pinned[address] = self.pinned[address].copy()
+        return answer
+
+
+class FromItsBeginning(Late):
+    """Copies from where registered memory begins, wherever in it is asked for."""
+
+    def copy_from_pinned(self, device: int, dst: Any, dst_offset: int, address: int, nbytes: int, stream: Any) -> None:
+        start = max(a for a in self.pinned if a <= address)
+        super().copy_from_pinned(device, dst, dst_offset, start, nbytes, stream)
+
+
+class Wiping(Late):
+    """Poisons memory that it lets go of, whoever's it is."""
+
+    def host_unregister(self, address: int, nbytes: int) -> None:
+        self._at(address, nbytes)[...] = 0xFF
+        super().host_unregister(address, nbytes)
+
+
 class Elsewhere(Late):
     """Replays on the default stream, whichever is named."""
 
@@ -191,5 +217,8 @@ hurried = Hurried("hurried", own=True)
 eager = Eager("eager", own=True)
 delayed = Delayed("delayed", own=True)
 elsewhere = Elsewhere("elsewhere", own=True)
+snapshot = Snapshot("snapshot", own=True)
+frombegin = FromItsBeginning("frombegin", own=True)
+wiping = Wiping("wiping", own=True)
 peers = Peers("peers", own=True, devices=2)
 latehealthy = Late("latehealthy", own=True, devices=2)

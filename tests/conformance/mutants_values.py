@@ -120,6 +120,16 @@ def short_products(function: Kernel) -> Kernel:
     return run
 
 
+def no_products(function: Kernel) -> Kernel:
+    """Returns at once where there is nothing to multiply, and writes nothing."""
+
+    def run(out: Operand, a: Operand, b: Operand, bias: Any = None, *, compute_dtype: Any) -> None:
+        if a.shape[-1]:
+            function(out, a, b, bias, compute_dtype=compute_dtype)
+
+    return run
+
+
 def at_most(elements: int) -> Callable[[Kernel], Kernel]:
     """A reduction of no more elements in a row: its counter wraps around."""
 
@@ -309,6 +319,7 @@ floatfill = planted("floatfill", "fill", fill_by_float)
 floatiota = planted("floatiota", "iota", iota_by_float)
 narrow = planted("narrow", "matmul", narrow_products)
 shortproducts = planted("shortproducts", "matmul", short_products)
+noproducts = planted("noproducts", "matmul", no_products)
 counter16 = planted("counter16", "reduce", at_most(1 << 16))
 counter24 = planted("counter24", "reduce", at_most(1 << 24))
 fewrows = planted("fewrows", "reduce", few_rows)

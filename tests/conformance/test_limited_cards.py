@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tesserack.testing import seeds
 
-CARDS = ("alignedonly", "fourdimsonly", "smallblocks", "latehealthy")
+CARDS = ("alignedonly", "fourdimsonly", "smallblocks", "halfonly", "latehealthy")
 #: The rest of the kit takes minutes on a card in Python.
 SOME = "capabilities,bounds,memory,copies,edges,forms,state,views"
 

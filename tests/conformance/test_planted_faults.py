@@ -47,7 +47,7 @@ def parent(name: str) -> str:
         return "served"
     if name in RANKS:
         return "joined"
-    late = ("onewait", "hurried", "eager", "delayed", "elsewhere", "peers")
+    late = ("onewait", "hurried", "eager", "delayed", "elsewhere", "peers", "snapshot", "frombegin", "wiping")
     return "latehealthy" if name in late else "healthy"
 
 
@@ -117,6 +117,13 @@ def test_times_of_the_host_are_found(conform_mutant: Conform) -> None:
     assert [case["outcome"] for case in found["cases"]] == ["failed"], text
     message = found["cases"][0]["message"]
     assert re.search(r"elapsed_time\(\) on hosttimes tells \S+ % of the time that the host waited", message), message
+
+
+@pytest.mark.parametrize("other", seeds.turn(("evencopies", "longuploads", "careless", "dying"), 2))
+def test_a_fault_of_another_card_is_not_this_ones(other: str, conform_mutant: Conform) -> None:
+    """Copies between devices are judged by those that copy rightly by themselves."""
+    text, found = conform_mutant("healthy", "--areas", "copies", "-k", "between", beside=other)
+    assert [case["outcome"] for case in found["cases"]] == ["passed"], text
 
 
 def test_failures_of_one_cause_are_told_once(conform_mutant: Conform, mutants: dict[str, str]) -> None:

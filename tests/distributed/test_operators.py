@@ -55,11 +55,3 @@ def test_operators_have_schemas_and_shapes_without_data(name: str) -> None:
 def test_passes_over_graphs_keep_them() -> None:
     for op in ("all_reduce", "broadcast", "wait_tensor"):
         assert is_impure_call(getattr(ts.ops._c10d_functional, op), {}, False)
-
-
-def test_rpc_says_that_it_is_absent() -> None:
-    from tesserack.distributed import rpc
-
-    assert not rpc.is_available() and not hasattr(rpc, "init_rpc")
-    with pytest.raises(AttributeError, match="not part of Tesserack"):
-        _ = rpc.rpc_sync

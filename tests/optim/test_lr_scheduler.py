@@ -1,6 +1,7 @@
 """Learning-rate schedules: their rates, chaining, resuming."""
 
 import math
+import warnings
 
 import pytest
 import tesserack as ts
@@ -336,3 +337,26 @@ def test_schedules_of_no_epochs_keep_their_first_rate(make, rate):
         assert schedule.get_last_lr() == [rate]
         opt.step()
         schedule.step()
+
+
+def test_a_step_put_in_place_of_the_optimizers_after_the_schedule_is_told():
+    opt = optim.SGD([nn.Parameter(ts.ones(1))], lr=1.0)
+    schedule = optim.lr_scheduler.StepLR(opt, 2)
+    plain = opt.step
+    opt.step = lambda *args: plain(*args)
+    opt.step()
+    with pytest.warns(UserWarning, match="overridden"):
+        schedule.step()
+    later = optim.lr_scheduler.StepLR(opt, 2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        opt.step()
+        later.step()
+
+
+def test_a_step_to_an_epoch_warns_in_the_words_of_its_constant():
+    schedule = optim.lr_scheduler.StepLR(optim.SGD([nn.Parameter(ts.ones(1))], lr=1.0), 2)
+    schedule.optimizer.step()
+    with pytest.warns(UserWarning) as told:
+        schedule.step(3)
+    assert [str(warning.message) for warning in told] == [optim.lr_scheduler.EPOCH_DEPRECATION_WARNING]

@@ -43,7 +43,7 @@ def test_bad_parameters_are_refused(params, error, match):
 
 
 def test_a_parameter_twice_in_a_group_warns():
-    with pytest.warns(UserWarning, match="twice"):
+    with pytest.warns(UserWarning, match="duplicate parameters"):
         optim.SGD(weights() * 2, lr=0.1)
 
 
@@ -260,3 +260,56 @@ def test_state_that_belongs_to_no_parameter():
     other = optim.SGD([param], lr=0.1)
     other.load_state_dict(optimizer.state_dict())
     assert other.state["k"].item() == 3
+
+
+def test_a_parameter_listed_again_keeps_its_first_number():
+    (a, b) = weights(2)
+    opt = optim.SGD([a, b], lr=0.1)
+    opt.param_groups.extend(opt.param_groups)
+    assert [group["params"] for group in opt.state_dict()["param_groups"]] == [[0, 1], [0, 1]]
+
+
+DIFFERENTIABLE = [
+    ("SGD", {"maximize": True}),
+    ("Adam", {"amsgrad": True}),
+    ("AdamW", {}),
+    ("RMSprop", {"centered": True, "momentum": 0.5}),
+    ("Adadelta", {}),
+    ("Adagrad", {}),
+    ("Adamax", {}),
+    ("NAdam", {"decoupled_weight_decay": True}),
+    ("RAdam", {}),
+]
+
+
+@pytest.mark.parametrize(("name", "options"), DIFFERENTIABLE)
+def test_gradients_reach_rates_decays_and_betas_through_steps(name, options):
+    """Against central differences, through two steps."""
+    cls = getattr(optim, name)
+    numbers = {"lr": 0.1, "weight_decay": 0.05}
+    if "betas" in cls([ts.zeros(1)], **options).defaults:
+        numbers |= {"beta1": 0.8, "beta2": 0.7}
+
+    def end_of(**given):
+        betas = {"betas": (given.pop("beta1"), given.pop("beta2"))} if "beta1" in given else {}
+        start = ts.tensor([0.5, 2.0], dtype=ts.float64)
+        opt = cls([start], **given, **betas, **options, differentiable=True)
+        for scale in (1.0, 3.0):
+            start.grad = scale * ts.tensor([0.3, -0.4], dtype=ts.float64)
+            opt.step()
+        return start.sum()
+
+    tensors = {key: ts.tensor(value, dtype=ts.float64, requires_grad=True) for key, value in numbers.items()}
+    found = ts.autograd.grad(end_of(**tensors), list(tensors.values()), allow_unused=True)
+    for key, gradient in zip(numbers, found, strict=True):
+        above, below = (float(end_of(**numbers | {key: numbers[key] + h})) for h in (1e-4, -1e-4))
+        assert float(0 if gradient is None else gradient) == pytest.approx(
+            (above - below) / 2e-4, rel=1e-3, abs=1e-6
+        ), key
+
+
+@pytest.mark.parametrize("tolerance", [float("inf"), -float("inf")])
+def test_lbfgs_of_a_loss_that_knows_no_parameters_moves_nothing(tolerance):
+    params = [ts.ones(2, 3), ts.ones(2)]
+    opt = optim.LBFGS(params, 0.1, tolerance_grad=tolerance)
+    assert opt.step(lambda: ts.tensor([10.0])).tolist() == [10.0] and params[0].sum() == 6

@@ -132,12 +132,45 @@ def test_assert_close_messages() -> None:
         assert_close(1, 1, rtol=0.1)
 
 
+def test_assert_close_of_integers_is_not_led_astray_by_their_width() -> None:
+    def close(a: int, b: int, kind: ts.dtype, atol: float) -> bool:
+        try:
+            assert_close(ts.tensor([a], dtype=kind), ts.tensor([b], dtype=kind), rtol=0, atol=atol)
+        except AssertionError:
+            return False
+        return True
+
+    for kind in (ts.uint8, ts.int8, ts.uint16, ts.int32, ts.int64, ts.uint64):
+        assert close(100, 101, kind, 1) and close(101, 100, kind, 1) and not close(100, 102, kind, 1)
+    for kind in (ts.int8, ts.int64):
+        limits = ts.iinfo(kind)
+        assert not close(limits.max, limits.min, kind, 1) and not close(limits.min, limits.max, kind, 1)
+    assert not close(2**64 - 1, 0, ts.uint64, 1) and not close(2**53, 2**53 + 1, ts.int64, 0.5)
+    assert ts.isclose(ts.tensor([2**53, 7]), ts.tensor([2**53 + 1, 7]), rtol=0, atol=0).tolist() == [False, True]
+
+
 def test_make_tensor(dtype: ts.dtype) -> None:
     x = make_tensor(3, 4, dtype=dtype, noncontiguous=True)
     assert x.shape == (3, 4) and x.dtype is dtype and not x.is_contiguous()
     assert not (make_tensor((50,), dtype=dtype, low=0, high=2, exclude_zero=True) == 0).any().item()
     with pytest.raises(ValueError, match="low < high"):
         make_tensor(2, dtype=ts.float32, low=2, high=1)
+
+
+def test_make_tensor_keeps_within_its_bounds() -> None:
+    assert set(make_tensor(2000, dtype=ts.int8).tolist()) == set(range(-9, 10))
+    assert set(make_tensor(2000, dtype=ts.uint8, low=-5, high=3).tolist()) == {0, 1, 2}
+    assert make_tensor(50, dtype=ts.bool, low=1).all().item()
+    wide = make_tensor(50, dtype=ts.float16, low=-1e6, high=1e6)
+    assert wide.isfinite().all().item() and wide.abs().max().item() > 40000
+    with pytest.warns(FutureWarning, match="low equals high"):
+        assert make_tensor(3, dtype=ts.float32, low=0.5, high=0.5).tolist() == [0.5] * 3
+    with pytest.raises(ValueError, match="low < high"):
+        make_tensor(3, dtype=ts.int32, low=1, high=1)
+    with pytest.raises(ValueError, match="expected bounds within"):
+        make_tensor(3, dtype=ts.uint8, low=300, high=400)
+    with pytest.raises(ValueError, match="got both"):
+        make_tensor(2, 2, dtype=ts.float32, noncontiguous=True, memory_format=ts.contiguous_format)
 
 
 def test_dispatch_explains() -> None:

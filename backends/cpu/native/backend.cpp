@@ -4,7 +4,9 @@
 #include "isa.h"
 #include "isa_pick.h"
 #include "kept.h"
+#include "matmul/engines.h"
 #include "pages.h"
+#include "processor.h"
 #include "threads.h"
 
 #include <algorithm>
@@ -32,26 +34,9 @@ int probe(void*, int32_t* device_count, char* reason, size_t reason_capacity) {
   return TS_OK;
 }
 
-void read_processor_name(char* name, size_t capacity) {
-  std::snprintf(name, capacity, "cpu");
-  std::FILE* file = std::fopen("/proc/cpuinfo", "r");
-  if (file == nullptr) return;
-  char line[256];
-  while (std::fgets(line, sizeof line, file) != nullptr) {
-    if (std::strncmp(line, "model name", 10) != 0) continue;
-    const char* value = std::strchr(line, ':');
-    if (value != nullptr)
-      std::snprintf(name, capacity, "%.*s", static_cast<int>(std::strcspn(value + 2, "\n")), value + 2);
-    break;
-  }
-  std::fclose(file);
-  const size_t used = std::strlen(name);
-  std::snprintf(name + used, capacity - used, " (%s)", isa_name(active_isa()));
-}
-
 int properties(void*, int32_t, ts_properties* out) {
   ts_properties p{};
-  read_processor_name(p.name, sizeof p.name);
+  std::snprintf(p.name, sizeof p.name, "%s", processor_name().c_str());
   const uint64_t page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
   p.total_memory = page * static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES));
   p.free_memory = page * static_cast<uint64_t>(sysconf(_SC_AVPHYS_PAGES));
@@ -189,6 +174,7 @@ extern "C" __attribute__((visibility("default"))) int tesserack_backend(const ts
     return backend::report(host, TS_ERROR, text);
   }
   cpu::the_host = host;
+  cpu::keep_engines_at(host);
   *out = &table;
   return TS_OK;
 }

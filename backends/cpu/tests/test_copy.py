@@ -168,3 +168,20 @@ def test_iota_strided_and_long() -> None:
     h.call("iota", [base[::-2]], params=[-3, 7])
     np.testing.assert_array_equal(base[::-2], -3 + 7 * np.arange(200_000))
     assert (base[::2] == 0).all()
+
+
+@pytest.mark.parametrize("dtype", ["f4", "i4", "u4"])
+@pytest.mark.parametrize(
+    "shape", [(64, 64), (65, 79), (130, 200), (200, 130), (1024, 64), (2048, 1600)]
+)  # the last is large enough to be stored past the caches
+def test_matrices_by_columns_are_moved_by_lines(dtype: str, shape: tuple[int, int], rng: np.random.Generator) -> None:
+    """Bits as they are, NaN with their payloads among them."""
+    words = rng.integers(0, 2**32, shape, dtype=np.uint32).view(dtype)
+    for rows, cols in (shape, (shape[0] - 1, shape[1])):
+        source = words[:rows, :cols].T
+        wide = np.zeros((cols, rows + 16), dtype)
+        for _ in range(3):
+            for out in (np.empty((cols, rows), dtype), wide[:, :rows], wide[:, 3 : 3 + rows]):
+                h.call("copy_cast", [out], [source])
+                assert np.array_equal(out.copy().view(np.uint32), source.copy().view(np.uint32))
+        assert not wide[:, rows + 3 :].any()

@@ -78,6 +78,31 @@ def test_arcs_in_float64(op: str, rng: np.random.Generator) -> None:
     assert np.isnan(out).all()
 
 
+@pytest.mark.parametrize("op", ["sin", "cos", "tan", "asin", "acos"])
+def test_angles_and_arcs_in_float32(op: str, rng: np.random.Generator) -> None:
+    """Next to zeros, poles and joints, beyond what is reduced in float32 alone, and in tiles of their own."""
+    if op in ("asin", "acos"):
+        near = 10.0 ** rng.uniform(-8, 0, 6000)
+        x = [rng.uniform(-1, 1, 40000), 1 - near, near - 1, 0.5 - near / 2, near / 2 - 0.5, near * 1e-30]
+    else:
+        turns = np.arange(-2600, 2601) * (np.pi / 2)
+        x = [rng.uniform(-8, 8, 40000), rng.uniform(-4095, 4095, 40000), turns, turns * (1 + 1e-7), turns * 1e-30]
+    wide = {"asin": np.arcsin, "acos": np.arccos}.get(op) or getattr(np, op)
+    far = rng.uniform(-1, 1, 3000) * (1e5 if op in ("sin", "cos", "tan") else 1)
+    for part in (np.concatenate([*x, [0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 1e-45]]), far):
+        a = part.astype("f4")
+        out = np.empty_like(a)
+        h.pointwise(out, [a], [(op, 0)], "f4")
+        want = wide(a.astype(np.longdouble))
+        error = h.ulp_error(out, want)
+        assert error.max() <= 1.3, (a[error.argmax()], out[error.argmax()], error.max())
+        assert np.array_equal(np.signbit(out), np.signbit(want))
+    edges, out = np.array([1.5, -2.0, 1e38, np.inf, -np.inf, np.nan], "f4"), np.empty(6, "f4")
+    h.pointwise(out, [edges], [(op, 0)], "f4")
+    nan = np.isnan(wide(edges))
+    assert np.array_equal(np.isnan(out), nan)
+
+
 def test_atan_in_float64(rng: np.random.Generator) -> None:
     """Over all magnitudes, and next to where one of its angles follows another."""
     seams = np.array([7, 8, 11, 16, 19, 24, 39]) / 16

@@ -49,6 +49,7 @@ public:
 
   void enter_module(std::string_view path);
   void leave_module();
+  size_t num_calls() const { return graph_.nodes.size(); } // so far
   uint32_t serial() const { return serial_; } // of this tracer in the process
   int64_t number(Id v) const { return graph_.values[v].number; }
   void warn(const std::string& text) { around_.warning(text); }

@@ -1,5 +1,6 @@
 #include "runtime/call_copy.h"
 #include "runtime/changes.h"
+#include "runtime/computed_dtypes.h"
 #include "runtime/interpreter.h"
 #include "runtime/plugin.h"
 #include "runtime/recording_state.h"
@@ -308,6 +309,7 @@ DeviceAllocator& Backend::open(int index) {
   d.limits.misaligned = p.alignment ? p.alignment - 1 : 0;
   d.limits.max_ndim = p.max_ndim ? std::min<int32_t>(p.max_ndim, TensorImpl::kMaxDims) : TensorImpl::kMaxDims;
   note_memory(d, p);
+  note_computed_dtypes({id_, static_cast<int16_t>(index)}, p.dtypes);
   note_instructions(name_, index, p, d.limits);
   d.owned = std::make_unique<DeviceAllocator>(*this, static_cast<int16_t>(index));
   d.allocator.store(d.owned.get(), std::memory_order_release);
@@ -377,6 +379,12 @@ std::atomic<const Backend::Entry*>& Backend::kernel_slot(int index, const Kernel
   return (*chunk.load(std::memory_order_relaxed))[at % KernelId::kChunk];
 }
 
+// What a kernel takes that does not say: of the dtypes below complex64, those that the device computes with.
+static uint64_t usual_dtypes(const ts_properties& p) {
+  constexpr uint64_t kAll = (uint64_t{1} << TS_COMPLEX64) - 1;
+  return p.dtypes ? p.dtypes & kAll : kAll;
+}
+
 // An answer that was given before a kernel was replaced is not kept after it.
 const Backend::Entry* Backend::resolve(const KernelId& id, int index) {
   const uint64_t asked = forgotten_.load();
@@ -392,7 +400,7 @@ const Backend::Entry* Backend::resolve(const KernelId& id, int index) {
              name_, "' from ", source_, " gives '", id.name(), "' the flags ", k.flags, " and the layouts ", k.layouts,
              "; expected some of TS_K_* and TS_L_*");
   }
-  if (entry->kernel.dtypes == 0) entry->kernel.dtypes = (uint64_t{1} << TS_COMPLEX64) - 1;
+  if (entry->kernel.dtypes == 0) entry->kernel.dtypes = usual_dtypes(properties(index));
   std::lock_guard lock(mutex_);
   owned_.push_back(std::move(entry));
   if (asked == forgotten_.load()) kernel_slot(index, id).store(owned_.back().get(), std::memory_order_release);

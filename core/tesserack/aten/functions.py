@@ -140,6 +140,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     **SIGNATURES,
     "_to_copy": _to_copy,
     "lift_fresh": lambda self: self,
+    "lift_fresh_copy": lambda self: self.clone(),
     "lift": lambda self: self,
     "_reshape_alias": lambda self, size, stride: self.as_strided(size, stride),
     "_pin_memory": _pinned,

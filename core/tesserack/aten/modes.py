@@ -11,7 +11,7 @@ from tesserack import Tensor, _native
 from tesserack._tensor.subclass import DISPATCH_KEY, has_no_memory
 from tesserack.aten.layers import is_whole
 from tesserack.aten.names import is_leaf, shown
-from tesserack.aten.operators import _shown
+from tesserack.aten.operators import _shown, namespace
 from tesserack.aten.parts import NUMBER_FIRST, PARTS, SEEN
 from tesserack.aten.renamed import RENAMED, Form
 from tesserack.aten.whole import whole_form, whole_overloads
@@ -135,7 +135,7 @@ def _kernel(call: Call, *args: Any) -> Any:
             return found
     if parted or (call.composite and (types or _parts_wanted()) and _records(tensors)):
         return _by_parts(call, args, types, tensors) if types else call.redispatch(*args)
-    number_first = bool(args) and isinstance(args[0], (int, float, complex))
+    number_first = len(args) > 1 and isinstance(args[0], (int, float, complex)) and isinstance(args[1], Tensor)
     parts = (NUMBER_FIRST if number_first else PARTS).get(call.op)
     if parts is not None:
         return parts(*args)
@@ -242,5 +242,11 @@ def _of_aten_alone(func: Any, args: Any, kwargs: Any) -> Any:
     return _hand_over(func, _types(tensors), args, kwargs)
 
 
+def _lift(made: Tensor) -> Any:
+    """A tensor of numbers that the program gives, as the modes have it: a constant of a graph, a fake one."""
+    return _hand_over(namespace("aten").lift_fresh.default, [], (made,), {}) if _state.modes else made
+
+
 _shown.append(_of_aten_alone)
+_native._set_lift(KEY, _lift)
 _native._set_kernel(None, KEY, _kernel, "__torch_dispatch__")

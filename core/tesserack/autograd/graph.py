@@ -57,6 +57,27 @@ def get_gradient_edge(tensor: Tensor) -> GradientEdge:
     return GradientEdge(node, int(tensor.output_nr), node if keeper is None else keeper())
 
 
+def after(node: Any) -> Iterator[Any]:
+    """The nodes that a node hands gradients to."""
+    return (following for following, _ in node.next_functions if following is not None)
+
+
+def below(roots: Iterable[Any]) -> list[Any]:
+    """The nodes that gradients come to from these, each after all that it leads to."""
+    found: list[Any] = []
+    seen: set[Any] = set()
+    stack = [(node, False) for node in roots]
+    while stack:
+        node, done = stack.pop()
+        if done:
+            found.append(node)
+        elif node not in seen:
+            seen.add(node)
+            stack.append((node, True))
+            stack.extend((following, False) for following in after(node))
+    return found
+
+
 def increment_version(tensor: Tensor | Iterable[Tensor]) -> None:
     """Count one change in place more of a tensor, or of each of several, that something else has written to.
 

@@ -188,7 +188,7 @@ class Backend:
 
         Args:
             names: kernels of the required set, or operators by full name ("softmax", "mean.dim") to override.
-            dtypes: those it takes; all but complex and float8 ones by default.
+            dtypes: those it takes; by default all that the device computes with, but for complex and float8 ones.
             layout: "strided", "contiguous" or "channels_last" (or contiguous); the core copies what lies otherwise.
             when: a predicate, called with the same arguments; false declines.
             changing: parameters that are numbers and differ from call to call, such as a seed and an offset, by index
@@ -209,7 +209,7 @@ class Backend:
             raise ValueError('kernel: expected the names of operators, as in @backend.kernel("matmul")')
         if layout not in LAYOUTS:
             raise ValueError(f"kernel: expected a layout among {', '.join(LAYOUTS)}, got {layout!r}")
-        bits = dtype_bits(dtypes)
+        bits = 0 if dtypes is None else dtype_bits(dtypes)  # 0: as the device
         beyond = {*takes}
         if beyond - _TAKES.keys():
             raise ValueError(f"kernel: expected takes among {', '.join(_TAKES)}, got {sorted(beyond)!r}")

@@ -36,6 +36,8 @@ ALIASES = {
     "torch.library.CustomOpDef": "tesserack.library:CustomOp",
     "torch._convert_indices_from_coo_to_csr": "tesserack.sparse._parts:coo_to_csr",
     "torch._convert_indices_from_csr_to_coo": "tesserack.sparse._parts:csr_to_coo",
+    "torch._utils_internal.get_file_path_2": "os.path:join",
+    "torch._utils_internal.resolve_library_path": "os.path:realpath",
     "torch.storage._load_from_bytes": "tesserack.compat.shims._utils:_load_from_bytes",
     "torch._tensor_str._add_suffixes": "tesserack._tensor.printing:add_suffixes",
     "torch._tensor_str._str": "tesserack._tensor.printing:tensor_repr",

@@ -88,12 +88,17 @@ def functions() -> dict[str, Callable[..., Any]]:
     return scaled | {name: _weighted(getattr(ts, name)) for name in _PRODUCTS}
 
 
+_KEPT = (
+    "Using backward() with create_graph=True: gradients and what they were computed from hold each other until .grad "
+    "is reset or the collector comes; autograd.grad() returns them instead"
+)
+
+
 def _backward(method: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(method)
     def backward(self: Any, gradient: Any = None, *args: Any, **kwargs: Any) -> Any:
         if kwargs.get("create_graph") or (len(args) > 1 and args[1]):
-            warn_once("Using backward() with create_graph=True: gradients and what they were computed from hold each "
-                      "other until .grad is reset or the collector comes; autograd.grad() returns them instead")  # fmt: skip
+            warn_once(_KEPT)
         if isinstance(gradient, (list, tuple)) and len(gradient) == 1:
             gradient = gradient[0]
         return method(self, gradient, *args, **kwargs)

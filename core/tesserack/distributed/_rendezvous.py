@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from typing import Any, NamedTuple
 from urllib.parse import parse_qs, urlsplit
@@ -14,7 +14,7 @@ from tesserack.distributed._errors import DistError
 from tesserack.distributed._file_store import FileStore
 from tesserack.distributed._tcp_store import TCPStore
 
-__all__ = ["Meeting", "launched", "local_rank", "rendezvous", "started_by_mpi", "store_for"]
+__all__ = ["Meeting", "launched", "local_rank", "meet", "rendezvous", "started_by_mpi", "store_for"]
 
 _FAILED = "Error initializing torch.distributed"
 
@@ -95,10 +95,25 @@ def _from_environment(rank: int, size: int, timeout: timedelta) -> Meeting:
         size = told[1] if told else int(_needed("WORLD_SIZE"))
     host, port = _place()
     serves = rank == 0 and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
-    return Meeting(TCPStore(host, port, size, serves, timeout=timeout, wait_for_workers=False), rank, size)
+    return Meeting(TCPStore(host, port, size, serves, timeout, False, multi_tenant=True), rank, size)
 
 
-def rendezvous(url: str, rank: int = -1, world_size: int = -1, **kwargs: Any) -> Meeting:
+def rendezvous(url: str, rank: int = -1, world_size: int = -1, **kwargs: Any) -> Iterator[Meeting]:
+    """One time store, rank and size, when :func:`meet` has met: ``store, rank, size = next(rendezvous(url))``.
+
+    ``RuntimeError`` for an address of a kind that nobody knows.
+    """
+    _check_scheme(url)
+    return (meet(url, rank, world_size, **kwargs) for _ in range(1))
+
+
+def _check_scheme(url: str) -> None:
+    scheme = urlsplit(url).scheme
+    if scheme not in ("env", "tcp", "file"):
+        raise RuntimeError(f"No rendezvous handler for {scheme}:// ; expected env://, tcp:// or file://")
+
+
+def meet(url: str, rank: int = -1, world_size: int = -1, **kwargs: Any) -> Meeting:
     """Meet at ``env://``, ``tcp://host:port`` or ``file:///path``; numbers may stand in the query (``?rank=0``).
 
     ``timeout`` bounds the wait. Raises ``ValueError`` where a number is missing, ``DistError`` where a host does not
@@ -109,8 +124,7 @@ def rendezvous(url: str, rank: int = -1, world_size: int = -1, **kwargs: Any) ->
     rank, size = (rank if rank >= 0 else told.get("rank", -1)), (size if size >= 0 else told.get("world_size", -1))
     if parts.scheme == "env":
         return _from_environment(rank, size, timeout)
-    if parts.scheme not in ("tcp", "file"):
-        raise RuntimeError(f"No rendezvous handler for {parts.scheme}:// ; expected env://, tcp:// or file://")
+    _check_scheme(url)
     if rank < 0 or size < 0:
         missing = "rank" if rank < 0 else "world_size"
         raise ValueError(
@@ -122,7 +136,7 @@ def rendezvous(url: str, rank: int = -1, world_size: int = -1, **kwargs: Any) ->
         raise ValueError(
             "Error initializing torch.distributed using tcp:// rendezvous: host and port expected, got " + url
         )
-    store = TCPStore(_resolve(parts.hostname), parts.port, size, rank == 0, timeout=timeout, wait_for_workers=False)
+    store = TCPStore(_resolve(parts.hostname), parts.port, size, rank == 0, timeout, False, multi_tenant=True)
     return Meeting(store, rank, size)
 
 
@@ -132,7 +146,7 @@ def store_for(init_method: str | None, store: Any, rank: int, size: int, timeout
         if rank < 0 or size < 1:
             raise ValueError("init_process_group: expected rank and world_size beside store, got neither or one")
         return Meeting(store, rank, size)
-    meeting = rendezvous(init_method or "env://", rank, size, timeout=timeout)
+    meeting = meet(init_method or "env://", rank, size, timeout=timeout)
     if not 0 <= meeting.rank < meeting.size:
         raise ValueError(
             f"init_process_group: expected a rank below the world's size, got {meeting.rank} of {meeting.size}"

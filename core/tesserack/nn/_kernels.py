@@ -9,4 +9,4 @@ __all__ = ["has_kernel"]
 
 def has_kernel(name: str, tensor: Tensor) -> bool:
     """Whether the card of a tensor brings its own kernel of that name."""
-    return not tensor.is_meta and name in _native._backend_kernels(tensor.device.type)
+    return not tensor.is_meta and _native._has_kernel(tensor.device.type, name)

@@ -34,8 +34,20 @@ Windows = list[list[int]]  # the positions of each window along one dim
 
 
 def _check_rank(name: str, input: Tensor, dims: int) -> None:
-    if input.ndim not in (dims + 1, dims + 2) or 0 in input.shape[-dims - 1 :]:
-        raise RuntimeError(f"{name}: expected a non-empty {dims + 1}D or {dims + 2}D input, got {tuple(input.shape)}")
+    """The first dim, which may be the channels, may be empty."""
+    if input.ndim not in (dims + 1, dims + 2) or 0 in input.shape[1:]:
+        raise RuntimeError(
+            f"{name}: Expected {dims + 1}D or {dims + 2}D input of non-zero sizes but the batch's, "
+            f"got {tuple(input.shape)}"
+        )
+
+
+def _as_laid_out(like: Tensor, result: Tensor) -> Tensor:
+    """The result with its channels innermost where those of ``like`` are."""
+    layout = {4: ts.channels_last, 5: ts.channels_last_3d}.get(like.ndim)
+    if layout is None or like.is_contiguous() or not like.is_contiguous(memory_format=layout):
+        return result
+    return result.contiguous(memory_format=layout)
 
 
 def _count(size: int, kernel: int, stride: int, padding: int, dilation: int, ceil_mode: bool, name: str) -> int:
@@ -45,13 +57,16 @@ def _count(size: int, kernel: int, stride: int, padding: int, dilation: int, cei
     if ceil_mode and (count - 1) * stride >= size + padding:
         count -= 1
     if count < 1:
-        raise RuntimeError(f"{name}: expected windows that fit into the input, got kernel {kernel} for size {size}")
+        raise RuntimeError(
+            f"{name}: expected windows that fit into the input; size {size} is too small for kernel {kernel}, "
+            f"dilation {dilation}, padding {padding}"
+        )
     return count
 
 
 def _check_options(name: str, kernel: Sequence[int], stride: Sequence[int], padding: Sequence[int]) -> None:
     if min(kernel) <= 0 or min(stride) <= 0:
-        raise RuntimeError(f"{name}: kernel size and stride should be greater than zero, got {kernel} and {stride}")
+        raise RuntimeError(f"{name}: kernel size and stride must be greater than zero, got {kernel} and {stride}")
     if any(not 0 <= 2 * p <= k for p, k in zip(padding, kernel, strict=True)):
         raise RuntimeError(f"{name}: pad should be at most half of effective kernel size, got {padding} for {kernel}")
 
@@ -69,11 +84,16 @@ def _max_over(input: Tensor, windows: Sequence[Tensor]) -> tuple[Tensor, Tensor]
         places = (places[:, None, :, None] * size + table[None, :, None, :]).reshape(
             places.shape[0] * table.shape[0], places.shape[1] * table.shape[1]
         )
-    taken = input.flatten(-dims).index_select(-1, places.reshape(-1)).reshape((*lead, *places.shape))
-    values, chosen = taken.max(-1)
-    where = places.expand((*lead, *places.shape)).gather(-1, chosen.unsqueeze(-1)).squeeze(-1)
-    shape = (*lead, *(table.shape[0] for table in windows))
-    return values.reshape(shape), where.reshape(shape)
+    taken = input.detach().flatten(-dims).index_select(-1, places.reshape(-1)).reshape((*lead, *places.shape))
+    where = places.expand((*lead, *places.shape)).gather(-1, taken.argmax(-1, keepdim=True)).squeeze(-1)
+    return _at(input, where.reshape((*lead, *(table.shape[0] for table in windows))), dims)
+
+
+def _at(input: Tensor, where: Tensor, dims: int) -> tuple[Tensor, Tensor]:
+    """The elements at places of each flattened block, and the places, which a backward pass asks for again."""
+    where = _as_laid_out(input, where)
+    values = input.flatten(-dims).gather(-1, where.flatten(-dims)).reshape(where.shape)
+    return _as_laid_out(input, values), where
 
 
 def max_pool3d_with_indices(
@@ -98,13 +118,13 @@ def max_pool3d_with_indices(
     # The greatest of each plane's window, then of those along the depth.
     options = list(zip(kernel, step, pad, gaps, strict=True))
     flat: Any = operators()["max_pool2d_with_indices"]
-    planes, places = flat(_as_planes(input), *zip(*options[1:], strict=True), ceil_mode)
+    planes, places = flat(_as_planes(input.detach()), *zip(*options[1:], strict=True), ceil_mode)
     along = [(option, rest) for option, rest in zip(options[0], (1, 1, 0, 1), strict=True)]
-    result, rows = flat(_as_depth(planes, input), *along, ceil_mode)
+    rows = flat(_as_depth(planes, input), *along, ceil_mode)[1]
     depths = rows // max(1, counts[1] * counts[2])
     found = places.flatten(1).gather(1, rows.flatten(1)).reshape(rows.shape)
-    shape = (*input.shape[:-3], *counts)
-    return result.reshape(shape), (depths * (input.shape[-2] * input.shape[-1]) + found).reshape(shape)
+    where = depths * (input.shape[-2] * input.shape[-1]) + found
+    return _at(input, where.reshape((*input.shape[:-3], *counts)), 3)
 
 
 def _as_planes(input: Tensor) -> Tensor:
@@ -149,7 +169,7 @@ def _adaptive_windows(size: int, count: int, device: ts.device) -> Tensor:
 
 def _adaptive_sizes(input: Tensor, output_size: Any, dims: int) -> list[int]:
     wanted = (output_size,) * dims if output_size is None or isinstance(output_size, int) else tuple(output_size)
-    if len(wanted) >= input.ndim:
+    if dims > 1 and len(wanted) >= input.ndim:
         raise ValueError(f"Input dimension should be at least {len(wanted) + 1}, got {input.ndim}")
     if len(wanted) != dims:
         raise RuntimeError(f"adaptive pooling: output_size must be {dims}, got {wanted}")
@@ -165,11 +185,17 @@ def _adaptive_sizes(input: Tensor, output_size: Any, dims: int) -> list[int]:
 def _adaptive_max(name: str, input: Tensor, output_size: Any, dims: int) -> tuple[Tensor, Tensor]:
     sizes = _adaptive_sizes(input, output_size, dims)
     _check_rank(name, input, dims)
+    _check_floating(name, input)
     input = widened(input) if dims == 3 else input
-    if min(sizes) == 0:
+    if min(sizes) == 0 or input.numel() == 0:
         return _none(input, sizes), input.new_empty((*input.shape[:-dims], *sizes), dtype=ts.int64)
     pairs = zip(input.shape[-dims:], sizes, strict=True)
     return _max_over(input, [_adaptive_windows(have, n, input.device) for have, n in pairs])
+
+
+def _check_floating(name: str, input: Tensor) -> None:
+    if not input.is_floating_point():
+        raise NotImplementedError(f'{name}: "{name}" not implemented for {input.dtype}; expected a floating input')
 
 
 def _none(input: Tensor, sizes: Sequence[int]) -> Tensor:
@@ -221,17 +247,22 @@ def _fractional(
     if (output_size is None) == (output_ratio is None):
         raise ValueError(f"{name} requires specifying either an output_size or an output_ratio")
     input = widened(input)
-    kernel = to_tuple(kernel_size, dims)
+    kernel = _numbers_for(name, "kernel_size", kernel_size, dims)
     sizes = input.shape[-dims:]
     if output_size is None:
         ratio = (output_ratio,) * dims if isinstance(output_ratio, (int, float)) else tuple(output_ratio)
-        wanted: Any = [int(size * share) for size, share in zip(sizes, ratio, strict=True)]
-    else:
-        wanted = to_tuple(output_size, dims)
-    if any(n + k - 1 > size or n < 1 for n, k, size in zip(wanted, kernel, sizes, strict=True)):
-        raise RuntimeError(f"{name}: expected output {tuple(wanted)} and kernel {kernel} to fit into {tuple(sizes)}")
+        output_size = [int(size * share) for size, share in zip(sizes, ratio, strict=True)]
+    wanted = _numbers_for(name, "output_size", output_size, dims)
     if 0 in input.shape[-dims - 1 :]:
-        raise RuntimeError(f"{name}: expected non-empty dims but the batch's, got {tuple(input.shape)}")
+        raise RuntimeError(f"{name}: Expected input of non-zero sizes but the batch's, got {tuple(input.shape)}")
+    for n, k, size, side in zip(wanted, kernel, sizes, ("time", "height", "width")[-dims:], strict=True):
+        if n + k - 1 > size or n < 0 or k < 1:
+            raise RuntimeError(
+                f"{name}: expected windows that fit; {k} of kernel_size {kernel} for {n} outputs is too large relative "
+                f"to input {side} {size}"
+            )
+    if 0 in wanted:
+        return _none(input, wanted), input.new_empty((*input.shape[:-dims], *wanted), dtype=ts.int64)
     planes = input.reshape((math.prod(input.shape[:-dims]), *sizes))
     batch, channels = 1 if input.ndim == dims + 1 else input.shape[0], input.shape[-dims - 1]
     if samples is None:
@@ -246,11 +277,16 @@ def _fractional(
         places = (places[:, :, None, :, None] * sizes[d] + rows[:, None, :, None, :]).reshape(
             planes.shape[0], places.shape[1] * wanted[d], places.shape[2] * kernel[d]
         )
-    taken = planes.flatten(1).gather(1, places.flatten(1)).reshape(places.shape)
-    values, chosen = taken.max(-1)
-    where = places.gather(-1, chosen.unsqueeze(-1)).squeeze(-1)
-    shape = (*input.shape[:-dims], *wanted)
-    return values.reshape(shape), where.reshape(shape)
+    taken = planes.detach().flatten(1).gather(1, places.flatten(1)).reshape(places.shape)
+    where = places.gather(-1, taken.argmax(-1, keepdim=True)).squeeze(-1)
+    return _at(input, where.reshape((*input.shape[:-dims], *wanted)), dims)
+
+
+def _numbers_for(name: str, what: str, given: Any, dims: int) -> tuple[int, ...]:
+    numbers = to_tuple(given, dims)
+    if len(numbers) != dims:
+        raise RuntimeError(f"{name}: {what} must either be a single int, or {dims} of them, got {given}")
+    return numbers
 
 
 def _check_samples(name: str, input: Tensor, samples: Tensor, want: tuple[int, int, int]) -> None:
@@ -397,7 +433,7 @@ def avg_pool3d(
     result: Tensor = operators()["avg_pool2d"](
         _as_depth(planes, input), (kernel[0], 1), (step[0], 1), (pad[0], 0), *rest
     )
-    result = result.reshape(*input.shape[:-3], *sizes)
+    result = _as_laid_out(input, result.reshape(*input.shape[:-3], *sizes))
     return result if divisor_override is None else result / divisor_override
 
 
@@ -416,14 +452,15 @@ def adaptive_avg_pool3d(input: Tensor, output_size: Any) -> Tensor:
     """
     sizes = _adaptive_sizes(input, output_size, 3)
     _check_rank("adaptive_avg_pool3d", input, 3)
+    _check_floating("adaptive_avg_pool3d", input)
     input = widened(input)
-    if min(sizes) == 0:
+    if min(sizes) == 0 or input.numel() == 0:
         return _none(input, sizes)
     if sizes[1] * sizes[2] >= 2**31:
         raise RuntimeError(f"adaptive_avg_pool3d: expected planes of less than 2**31 elements, got {sizes}")
     planes: Tensor = operators()["adaptive_avg_pool2d"](_as_planes(input), sizes[1:])
     result: Tensor = operators()["adaptive_avg_pool2d"](_as_depth(planes, input), (sizes[0], sizes[1] * sizes[2]))
-    return result.reshape(*input.shape[:-3], *sizes)
+    return _as_laid_out(input, result.reshape(*input.shape[:-3], *sizes))
 
 
 # --- powers --------------------------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ __all__ = [
     "count_steps",
     "count_traced",
     "counter",
+    "number",
     "numbers_of",
     "refuse_traced_counts",
     "refuse_traced_start",
@@ -39,6 +40,11 @@ def as_counter(state: State, name: str) -> Tensor:
     if not isinstance(value, Tensor) or value.device.type != "cpu" or value.ndim or not value.is_floating_point():
         value = state[name] = counter(float(value))
     return value
+
+
+def number(value: Any) -> Any:
+    """An option as a step takes it: the tensor that it is where a gradient of it is being recorded, else a number."""
+    return value if isinstance(value, Tensor) and value.requires_grad and ts.is_grad_enabled() else float(value)
 
 
 def numbers_of(tensors: list[Tensor]) -> list[float]:

@@ -12,6 +12,7 @@ from tesserack.optim._counts import (
     count_steps,
     count_traced,
     counter,
+    number,
     numbers_of,
     refuse_traced_counts,
     refuse_traced_start,
@@ -116,7 +117,9 @@ class _Seen(dict[str, Any]):
     def keep(self, state: State) -> None:
         """Write back what has changed; tensors change in place."""
         if self._numbers:
-            _native._set_host_numbers([state[name] for name in self._numbers], [self[name] for name in self._numbers])
+            _native._set_host_numbers(
+                [state[name] for name in self._numbers], [float(self[name]) for name in self._numbers]
+            )
         for key, value in self.items():
             if value is not state.get(key) and key not in _COUNTS and not (self._is_complex and key in state):
                 state[key] = value
@@ -136,7 +139,7 @@ def _is_plain(param: Tensor, group: Group) -> bool:
 
 def sign_and_decay(group: Group) -> tuple[float, float]:
     """The first two numbers of most rules."""
-    return -1.0 if group["maximize"] else 1.0, float(group["weight_decay"])
+    return -1.0 if group["maximize"] else 1.0, number(group["weight_decay"])
 
 
 def _as_real(value: Any) -> Any:

@@ -71,8 +71,11 @@ class Rule:
 
     def step(self, param: Tensor, grad: Tensor, state: Mapping[str, Any], numbers: tuple[float, ...]) -> None:
         """The step of one parameter by single operators, which may be recorded: ``param`` and ``state`` change."""
-        values: dict[str, Any] = {"param": param, "grad": grad, **dict(zip(self.numbers, numbers, strict=True))}
-        values.update((name, state[name]) for name in self.states)
+        # What is recorded may be kept for the backward pass, which what changes is not fit for.
+        seen = ts.clone if ts.is_grad_enabled() else lambda tensor: tensor
+        values: dict[str, Any] = {"grad": grad, **dict(zip(self.numbers, numbers, strict=True))}
+        values["param"] = seen(param)
+        values.update((name, seen(state[name])) for name in self.states)
         functions = {**_FUNCTIONS, "select": partial(_select, param)}
         for name, expression in self._lines:
             values[name] = eval(expression, functions, values)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tesserack import Tensor
+from tesserack.optim._counts import number
 from tesserack.optim._each import DECAYED, EachOptimizer, State, check_usual, sign_and_decay, zeros
 from tesserack.optim._rules import Rule
 from tesserack.optim.optimizer import Group, Optimizer, require
@@ -72,5 +73,5 @@ class Adadelta(EachOptimizer, Optimizer):
         state["square_avg"], state["acc_delta"] = zeros(param), zeros(param)
 
     def _rule(self, state: State, group: Group) -> tuple[Rule, tuple[float, ...]]:
-        rho, eps, rate = float(group["rho"]), float(group["eps"]), float(group["lr"])
+        rho, eps, rate = number(group["rho"]), number(group["eps"]), number(group["lr"])
         return _RULE, (*sign_and_decay(group), rho, 1 - rho, eps, rate)

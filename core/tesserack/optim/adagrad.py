@@ -6,7 +6,7 @@ from typing import Any
 
 import tesserack as ts
 from tesserack import Tensor
-from tesserack.optim._counts import counter
+from tesserack.optim._counts import counter, number
 from tesserack.optim._each import DECAYED, EachOptimizer, State, check_usual, sign_and_decay
 from tesserack.optim._rules import Rule
 from tesserack.optim.optimizer import Group, Optimizer, require
@@ -90,12 +90,12 @@ class Adagrad(EachOptimizer, Optimizer):
             state["sum"].share_memory_()
 
     def _rule(self, state: State, group: Group) -> tuple[Rule, tuple[float, ...]]:
-        rate = float(group["lr"]) / (1 + (state["step"] - 1) * group["lr_decay"])
-        return _RULE, (*sign_and_decay(group), rate, float(group["eps"]))
+        rate = number(group["lr"]) / (1 + (state["step"] - 1) * group["lr_decay"])
+        return _RULE, (*sign_and_decay(group), rate, number(group["eps"]))
 
     def _step_one(self, param: Tensor, grad: Tensor, state: State, group: Group) -> None:
         """The step where a sparse gradient has elements."""
-        rate = float(group["lr"]) / (1 + (state["step"] - 1) * group["lr_decay"])
+        rate = number(group["lr"]) / (1 + (state["step"] - 1) * group["lr_decay"])
         squares = state["sum"]
         if group["weight_decay"] != 0:
             raise RuntimeError("weight_decay option is not compatible with sparse gradients")

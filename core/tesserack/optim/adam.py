@@ -7,7 +7,14 @@ from typing import Any, cast
 
 import tesserack as ts
 from tesserack import Tensor, _native, ops
-from tesserack.optim._counts import count_steps, count_traced, counter, refuse_traced_counts, refuse_traced_start
+from tesserack.optim._counts import (
+    count_steps,
+    count_traced,
+    counter,
+    number,
+    refuse_traced_counts,
+    refuse_traced_start,
+)
 from tesserack.optim._each import as_real, as_reals, refuse_capturable
 from tesserack.optim._rules import Rule
 from tesserack.optim.optimizer import Group, Optimizer, require, same_kind
@@ -142,9 +149,9 @@ class Adam(Optimizer):
         if param.is_complex():
             param, grad = as_real(param), as_real(grad.resolve_conj())
             seen = {name: as_real(value) for name, value in seen.items()}
-        beta1, beta2 = (float(beta) for beta in group["betas"])
-        decay = float(group["weight_decay"])
-        numbers = (step, float(group["lr"]), beta1, beta2, decay, float(group["eps"]))
+        beta1, beta2 = (number(beta) for beta in group["betas"])
+        decay = number(group["weight_decay"])
+        numbers = (step, number(group["lr"]), beta1, beta2, decay, number(group["eps"]))
         flags = float(group["maximize"]), float(group.get("decoupled_weight_decay", False))
         _rule(bool(group["amsgrad"]), decay != 0).step(param, grad, seen, (*numbers, *flags))
 

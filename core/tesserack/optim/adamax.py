@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tesserack import Tensor
+from tesserack.optim._counts import number
 from tesserack.optim._each import DECAYED, EachOptimizer, State, check_usual, sign_and_decay, zeros
 from tesserack.optim._rules import Rule
 from tesserack.optim.optimizer import Group, Optimizer
@@ -70,7 +71,7 @@ class Adamax(EachOptimizer, Optimizer):
         state["exp_avg"], state["exp_inf"] = zeros(param), zeros(param)
 
     def _rule(self, state: State, group: Group) -> tuple[Rule, tuple[float, ...]]:
-        beta1, beta2 = map(float, group["betas"])
-        rate = float(group["lr"]) / (1 - beta1 ** state["step"])
-        numbers = (*sign_and_decay(group), 1 - beta1, beta2, rate, float(group["eps"]))
+        beta1, beta2 = map(number, group["betas"])
+        rate = number(group["lr"]) / (1 - beta1 ** state["step"])
+        numbers = (*sign_and_decay(group), 1 - beta1, beta2, rate, number(group["eps"]))
         return _RULE, numbers

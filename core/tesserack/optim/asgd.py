@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tesserack import Tensor
-from tesserack.optim._counts import counter
+from tesserack.optim._counts import counter, number
 from tesserack.optim._each import DECAYED, EachOptimizer, State, check_usual, sign_and_decay, zeros
 from tesserack.optim._rules import Rule
 from tesserack.optim.optimizer import Group, Optimizer
@@ -77,6 +77,6 @@ class ASGD(EachOptimizer, Optimizer):
 
     def _count(self, state: State, group: Group) -> None:
         """The rates of the next step."""
-        rate = float(group["lr"])
+        rate = number(group["lr"])
         state["eta"] = rate / (1 + group["lambd"] * rate * state["step"]) ** group["alpha"]
         state["mu"] = 1 / max(1.0, state["step"] - group["t0"])

@@ -119,7 +119,8 @@ class _Run:
             rate = float(group["lr"])
             state["t"] = rate
             if state["n_iter"] == 1:
-                state["t"] = min(1.0, 1.0 / self.grad.abs().sum().item()) * rate
+                size = self.grad.abs().sum().item()
+                state["t"] = rate / size if size > 1 else rate
             slope = self.grad.dot(direction).item()
             if slope > -group["tolerance_change"]:
                 break

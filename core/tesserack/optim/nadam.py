@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from tesserack import Tensor
-from tesserack.optim._counts import counter
+from tesserack.optim._counts import counter, number
 from tesserack.optim._each import DECAYED, EachOptimizer, State, check_usual, sign_and_decay, zeros
 from tesserack.optim._rules import Rule
 from tesserack.optim.optimizer import Group, Optimizer, require
@@ -46,10 +45,10 @@ class _Decaying(EachOptimizer):
     def _moments(self, group: Group) -> tuple[float, ...]:
         """The first numbers of a rule: sign, decay in the gradient, factor of the parameter, and of the moments."""
         sign, decay = sign_and_decay(group)
-        beta1, beta2 = map(float, group["betas"])
+        beta1, beta2 = map(number, group["betas"])
         shrink = 1.0
         if group["decoupled_weight_decay"]:
-            decay, shrink = 0.0, 1 - float(group["lr"]) * decay
+            decay, shrink = 0.0, 1 - number(group["lr"]) * decay
         return sign, decay, shrink, 1 - beta1, beta2, 1 - beta2
 
 
@@ -107,18 +106,18 @@ class NAdam(_Decaying, Optimizer):
         super()._start(state, param, group)
 
     def _rule(self, state: State, group: Group) -> tuple[Rule, tuple[float, ...]]:
-        (_, beta2), step, rate = group["betas"], state["step"], float(group["lr"])
+        (_, beta2), step, rate = group["betas"], state["step"], number(group["lr"])
         now, following = self._weights(state, group)
         of_grad = rate * (1 - now) / (1 - state["mu_product"])
         of_mean = rate * following / (1 - state["mu_product"] * following)
-        numbers = (*self._moments(group), 1 - float(beta2) ** step, of_grad, of_mean, float(group["eps"]))
+        numbers = (*self._moments(group), 1 - number(beta2) ** step, of_grad, of_mean, number(group["eps"]))
         return _NADAM, numbers
 
     def _weights(self, state: State, group: Group) -> tuple[float, float]:
         """What the mean weighs in this step and the next; their product is counted on."""
         step, decay = state["step"], group["momentum_decay"]
-        now, following = (group["betas"][0] * (1 - 0.5 * 0.96 ** (t * decay)) for t in (step, step + 1))
-        state["mu_product"] *= now
+        now, following = (number(group["betas"][0]) * (1 - 0.5 * 0.96 ** (t * decay)) for t in (step, step + 1))
+        state["mu_product"] = state["mu_product"] * now
         return now, following
 
 
@@ -166,19 +165,19 @@ class RAdam(_Decaying, Optimizer):
 
     def _rule(self, state: State, group: Group) -> tuple[Rule, tuple[float, ...]]:
         factor, step = _rectified(group["betas"], state["step"]), state["step"]
-        rate = float(group["lr"]) / (1 - float(group["betas"][0]) ** step)
+        rate = number(group["lr"]) / (1 - number(group["betas"][0]) ** step)
         if factor is None:
             return _RADAM_EARLY, (*self._moments(group), rate)
-        return _RADAM, (*self._moments(group), rate * factor, float(group["eps"]))
+        return _RADAM, (*self._moments(group), rate * factor, number(group["eps"]))
 
 
 def _rectified(betas: tuple[float, float], step: float) -> float | None:
     """What the update is multiplied by before it is divided by the second moment's root; None while that is unsure."""
-    beta2 = float(betas[1])
+    beta2 = number(betas[1])
     correction = 1 - beta2**step
     longest = 2 / (1 - beta2) - 1
     length = longest - 2 * step * beta2**step / correction  # of the average, as a simple moving one
     if length <= 5:
         return None
     top = (length - 4) * (length - 2) * longest
-    return math.sqrt(top / ((longest - 4) * (longest - 2) * length)) * math.sqrt(correction)
+    return (top / ((longest - 4) * (longest - 2) * length) * correction) ** 0.5

@@ -103,6 +103,7 @@ class Optimizer:
     _load_state_dict_post_hooks: Hooks
     _stepping = False
     _steps_taken = 0
+    _step_known: Any = None  # what programs had put in the place of step() when the last schedule was made
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -217,7 +218,10 @@ class Optimizer:
             if not (param.is_leaf or param.retains_grad or self.defaults.get("differentiable")):
                 raise ValueError("optimizer: can't optimize a non-leaf Tensor; pass the tensors it was computed from")
         if len(set(params)) != len(params):
-            warnings.warn("optimizer: a group contains a parameter twice; it would be updated twice", stacklevel=4)
+            warnings.warn(
+                "optimizer contains a parameter group with duplicate parameters, which are updated once for each time",
+                stacklevel=4,
+            )
         taken = {param for group in self.param_groups for param in group["params"]}
         if not taken.isdisjoint(params):
             raise ValueError("optimizer: some parameters appear in more than one parameter group")
@@ -231,7 +235,9 @@ class Optimizer:
         """
         for hook in list(self._state_dict_pre_hooks.values()):
             hook(self)
-        index = {param: i for i, param in enumerate(self._all_params())}
+        index: dict[Any, int] = {}
+        for i, param in enumerate(self._all_params()):
+            index.setdefault(param, i)  # what is listed again keeps its first number
         groups = self.param_groups
         packed: dict[str, Any] = {
             # Some optimizers keep what belongs to no parameter under a name, and it need not be a dict.

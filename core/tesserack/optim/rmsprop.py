@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tesserack import Tensor
+from tesserack.optim._counts import number
 from tesserack.optim._each import DECAYED, EachOptimizer, State, check_usual, sign_and_decay, zeros
 from tesserack.optim._rules import Rule
 from tesserack.optim.optimizer import Group, Optimizer, require
@@ -86,8 +87,14 @@ class RMSprop(EachOptimizer, Optimizer):
             state["grad_avg"] = zeros(param)
 
     def _rule(self, state: State, group: Group) -> tuple[Rule, tuple[float, ...]]:
-        alpha, momentum = float(group["alpha"]), float(group["momentum"])
-        numbers: tuple[float, ...] = (*sign_and_decay(group), alpha, 1 - alpha, float(group["lr"]), float(group["eps"]))
+        alpha, momentum = number(group["alpha"]), number(group["momentum"])
+        numbers: tuple[float, ...] = (
+            *sign_and_decay(group),
+            alpha,
+            1 - alpha,
+            number(group["lr"]),
+            number(group["eps"]),
+        )
         if momentum > 0:
             numbers = (*numbers, momentum)
         return _RULES[bool(group["centered"]), momentum > 0], numbers

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import tesserack as ts
 from tesserack import Tensor, _native
-from tesserack.optim._counts import refuse_traced_start
+from tesserack.optim._counts import number, refuse_traced_start
 from tesserack.optim._each import as_real, as_reals
 from tesserack.optim._rules import Rule
 from tesserack.optim.optimizer import Group, Optimizer, require, same_kind
@@ -114,7 +114,7 @@ class SGD(Optimizer):
         if param.is_complex():
             param, grad = as_real(param), as_real(grad.resolve_conj())
             seen = {name: as_real(value) for name, value in seen.items()}
-        rule.step(param, grad, seen, tuple(float(group[name]) for name in names))
+        rule.step(param, grad, seen, tuple(number(group[name]) for name in names))
 
 
 @functools.cache

@@ -38,7 +38,7 @@ __all__ = ["to_coo", "to_dense", "to_layout", "to_sparse", "to_sparse_compressed
 def _scatter(indices: Tensor, values: Tensor, size: Sequence[int], unique: bool) -> Tensor:
     """Zeros of a shape with rows (n, *dense) added at coordinates (d, n)."""
     if indices.shape[0] == 0:
-        return values.sum(0) if values.dtype is not ts.bool else values.any(0)
+        return values.sum(0, dtype=values.dtype) if values.dtype is not ts.bool else values.any(0)
     if values.dtype is ts.bool and not unique:
         return _scatter(indices, values.to(ts.uint8), size, unique).bool()
     zeros = ts.zeros(tuple(size), dtype=values.dtype, device=values.device)

@@ -148,7 +148,7 @@ def select(self: Tensor, dim: int, index: int) -> Tensor:
     values = values_of(t).index_select(0, which)
     if parts.sparse_dim == 1:
         # Without sparse dims the sum of the elements is all there is.
-        return values.sum(0)
+        return values.sum(0, dtype=values.dtype)
     rest = ts.cat([places[:at], places[at + 1 :]])
     return build(COO, (rest,), values, size, parts.dense_dim, parts.coalesced)
 

@@ -29,9 +29,7 @@ class _TypedMeta(type):
         if len(args) < 2 or not isinstance(args[1], Tensor):
             size = args[0] if len(args) == 1 and isinstance(args[0], (Size, tuple, list)) else args or (0,)
             return sparse_coo_tensor(tuple(size), dtype=cls.dtype, device=device)
-        if args[1].dtype != cls.dtype:
-            raise TypeError(f"sparse.{cls.__name__}: expected values of {cls.dtype}, got {args[1].dtype}")
-        return sparse_coo_tensor(*args, device=device)
+        return sparse_coo_tensor(*args, device=device)  # in the dtype of the values, whatever the name says
 
     def __instancecheck__(cls, instance: Any) -> bool:
         return isinstance(instance, Tensor) and instance.is_sparse and instance.dtype == cls.dtype

@@ -245,11 +245,21 @@ def _compare_elements(actual: Tensor, expected: Tensor, rules: _Rules) -> str | 
             actual, expected = actual.to(_native.int64), expected.to(_native.int64)
         close = actual == expected
         if rtol or atol:
-            difference = (actual - expected).abs().to(_native.float64)
-            close = logical_or(close, difference <= atol + rtol * expected.abs().to(_native.float64))
+            allowed = atol + rtol * expected.to(_native.float64).abs()
+            close = logical_or(close, _apart(actual, expected) <= allowed)
     if close.all().item():
         return None
     return _describe(actual, expected, close, rtol, atol)
+
+
+def _apart(actual: Tensor, expected: Tensor) -> Tensor:
+    """How far integers are from each other, which the dtype of narrow ones need not hold."""
+    from tesserack import where
+
+    if actual.dtype is not _native.uint64:
+        actual, expected = actual.to(_native.int64), expected.to(_native.int64)
+    apart = where(actual > expected, actual - expected, expected - actual)
+    return apart.view(_native.uint64).to(_native.float64)  # of int64 it may be what only the unsigned one holds
 
 
 def _wide(actual: Tensor, expected: Tensor) -> Any:

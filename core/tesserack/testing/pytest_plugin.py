@@ -70,9 +70,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     from tesserack.testing.conformance import selection
 
     options = (config.getoption("--tesserack-areas"), config.getoption("--tesserack-quick"))
-    dropped = selection.prepare(kit, *options)
+    real = _real_of(str(config.getoption("--tesserack-device")))
+    dropped = selection.prepare(kit, *options, real)
     thinned = (
-        set() if config.getoption("--tesserack-thorough") else {item for item in kit if selection.is_thinned(item)}
+        set()
+        if config.getoption("--tesserack-thorough")
+        else {item for item in kit if selection.is_thinned(item, real)}
     )
     represented = [item for item in thinned if item not in dropped]
     dropped |= thinned
@@ -81,12 +84,20 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if dropped:
         config.hook.pytest_deselected(items=sorted(dropped, key=lambda item: item.nodeid))
         items[:] = [item for item in items if item not in dropped]
-    kept = sorted((item for item in kit if item not in dropped), key=selection.in_order)
+    kept = sorted((item for item in kit if item not in dropped), key=lambda item: selection.in_order(item, real))
     others = [item for item in items if item not in set(kept)]
     items[:] = [*others, *kept]
     unused = selection.expect([*kept, *represented], config.getoption("--tesserack-expected-failures"))
     if _LOG in config.stash:
         config.stash[_LOG].collected(kept, unused)
+
+
+def _real_of(device: str) -> str:
+    """The dtype in which real numbers are tried first on a device; of one that cannot be used, the usual one."""
+    import tesserack as ts
+    from tesserack.testing.conformance.card import REALS, describe
+
+    return REALS[0] if ts.backends.why_unavailable(device) else describe(ts.device(device)).real
 
 
 @pytest.fixture(scope="session")

@@ -63,6 +63,9 @@ class Future(Generic[T]):
             self._result, self._error = result, error
             self._done.set()
             callbacks, self._callbacks = self._callbacks, []
+        self._call_back(callbacks)
+
+    def _call_back(self, callbacks: list[Callable[[Future[T]], None]]) -> None:
         for callback in callbacks:
             callback(self)
 

@@ -89,7 +89,7 @@ def _host(world: Any) -> str:
     shared.Free()
     if alone:
         return "127.0.0.1"
-    from tesserack.distributed._tcp import addresses
+    from tesserack.distributed._sockets import addresses
 
     return addresses(None)[0]
 

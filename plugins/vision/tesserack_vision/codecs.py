@@ -6,76 +6,127 @@ import io
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import tesserack as ts
 from PIL import Image, ImageOps, UnidentifiedImageError
 from tesserack import Tensor
 
+from tesserack_vision import png
+
 __all__ = ["OPERATORS"]
 
+_DAMAGE = (OSError, SyntaxError, ValueError)  # what Pillow raises over a file's contents
 # ImageReadMode: unchanged, grey, grey and alpha, colours, colours and alpha.
 _MODES = {1: "L", 2: "LA", 3: "RGB", 4: "RGBA"}
 
 
-def _opened(op: str, data: Tensor) -> Image.Image:
-    if data.dtype != ts.uint8 or data.ndim != 1 or not data.numel():
-        raise RuntimeError(f"{op}: expected the bytes of a file, uint8 in one dim, got {data.dtype}{list(data.shape)}")
+def _bytes(op: str, data: Tensor) -> bytes:
+    if data.dtype != ts.uint8:
+        raise RuntimeError(f"{op}: Expected a torch.uint8 tensor, got {data.dtype}")
+    if data.ndim != 1 or not data.numel():
+        raise RuntimeError(f"{op}: Expected a non empty 1-dimensional tensor, got the shape {list(data.shape)}")
+    content: bytes = data.cpu().contiguous().numpy().tobytes()
+    return content
+
+
+def _opened(op: str, content: bytes) -> Image.Image:
     try:
-        return Image.open(io.BytesIO(data.cpu().contiguous().numpy().tobytes()))
+        return Image.open(io.BytesIO(content))
     except UnidentifiedImageError as error:
-        raise RuntimeError(f"{op}: expected an image file, got bytes that are none: {error}") from None
+        kind = op.removeprefix("decode_")
+        other = {"jpeg": "Not a JPEG file", "png": "Content is not png"}.get(kind, "expected an image file")
+        raise RuntimeError(f"{op}: {other}, got bytes that are none: {error}") from None
+    except _DAMAGE as error:
+        raise RuntimeError(_damaged(op, error)) from None
+
+
+def _damaged(op: str, error: Exception) -> str:
+    cut = "Image is incomplete or truncated" if "runcated" in str(error) else "the file is damaged"
+    return f"{op}: {cut}: {error}"
+
+
+def _tensor(values: Any) -> Tensor:
+    """(C, H, W) of values (H, W, C)."""
+    return ts.from_numpy(np.ascontiguousarray(values.transpose(2, 0, 1)))
+
+
+def _jpeg(op: str, picture: Image.Image, mode: int, exif: bool) -> Tensor:
+    if mode not in (0, 1, 3):
+        raise RuntimeError(f"{op}: The provided mode is not supported for JPEG files, which have no alpha: {mode}")
+    if mode == 1:
+        picture.draft("L", None)  # the file's own luminance
+    if picture.mode == "CMYK" and not mode:
+        values = 255 - np.asarray(ImageOps.exif_transpose(picture) if exif else picture)  # stored inverted
+        return _tensor(values)
+    return _planes(picture, mode, exif)
 
 
 def _planes(picture: Image.Image, mode: int, exif: bool) -> Tensor:
-    """(C, H, W) of uint8, uint16 for such files."""
+    """(C, H, W) of uint8."""
     if exif:
         picture = ImageOps.exif_transpose(picture)
-    wide = picture.mode.startswith("I;16") or picture.mode == "I"
-    if wide and mode in (0, 1):
-        values = ts.frombuffer(bytearray(picture.convert("I").tobytes()), dtype=ts.int32)
-        return values.view(1, picture.height, picture.width).to(ts.uint16)
     if mode in _MODES:
         picture = picture.convert(_MODES[mode])
     elif picture.mode not in _MODES.values():
         picture = picture.convert("RGBA" if "transparency" in picture.info else "L" if picture.mode == "1" else "RGB")
-    channels = len(picture.getbands())
-    values = ts.frombuffer(bytearray(picture.tobytes()), dtype=ts.uint8)
-    return values.view(picture.height, picture.width, channels).permute(2, 0, 1).contiguous()
+    values = np.asarray(picture)
+    return _tensor(values if values.ndim == 3 else values[..., None])
+
+
+def _decoded(op: str, content: bytes, picture: Image.Image, mode: int, exif: bool) -> Tensor:
+    try:
+        if picture.format == "PNG":
+            return _tensor(png.planes(lambda: Image.open(io.BytesIO(content)), mode, exif))
+        return _jpeg(op, picture, mode, exif) if picture.format in ("JPEG", "MPO") else _planes(picture, mode, exif)
+    except _DAMAGE as error:
+        raise RuntimeError(_damaged(op, error)) from None
 
 
 def _decoder(op: str, *kinds: str) -> Any:
     def decode(data: Tensor, mode: int = 0, apply_exif_orientation: bool = False) -> Tensor:
-        picture = _opened(op, data)
-        if kinds and picture.format not in kinds:
-            raise RuntimeError(f"{op}: expected {' or '.join(kinds)}, got {picture.format}; try decode_image")
-        try:
-            return _planes(picture, mode, apply_exif_orientation)
-        except (OSError, SyntaxError, ValueError) as error:
-            raise RuntimeError(f"{op}: the file is damaged: {error}") from None
+        content = _bytes(op, data)
+        picture = _opened(op, content)
+        if picture.format not in kinds:
+            other = {"decode_jpeg": "Not a JPEG file", "decode_png": "Content is not png"}.get(op, f"Not {kinds[0]}")
+            raise RuntimeError(f"{op}: {other}: got {picture.format}; try decode_image")
+        return _decoded(op, content, picture, mode, apply_exif_orientation)
 
     return decode
 
 
 def decode_gif(data: Tensor) -> Tensor:
     """(C, H, W), or (frames, C, H, W) of an animation."""
-    picture = _opened("decode_gif", data)
+    picture = _opened("decode_gif", _bytes("decode_gif", data))
     if picture.format != "GIF":
         raise RuntimeError(f"decode_gif: expected GIF, got {picture.format}; try decode_image")
     frames = []
-    for number in range(getattr(picture, "n_frames", 1)):
-        picture.seek(number)
-        frames.append(_planes(picture, 3, False))
+    try:
+        for number in range(getattr(picture, "n_frames", 1)):
+            picture.seek(number)
+            frames.append(_planes(picture, 3, False))
+    except _DAMAGE as error:
+        raise RuntimeError(_damaged("decode_gif", error)) from None
     return frames[0] if len(frames) == 1 else ts.stack(frames)
 
 
 def decode_image(data: Tensor, mode: int = 0, apply_exif_orientation: bool = False) -> Tensor:
     """A picture of any kind."""
-    picture = _opened("decode_image", data)
-    return decode_gif(data) if picture.format == "GIF" else _planes(picture, mode, apply_exif_orientation)
+    content = _bytes("decode_image", data)
+    picture = _opened("decode_image", content)
+    if picture.format == "GIF":
+        return decode_gif(data)
+    return _decoded("decode_image", content, picture, mode, apply_exif_orientation)
 
 
 def _picture(op: str, planes: Tensor) -> Image.Image:
-    if planes.dtype != ts.uint8 or planes.ndim != 3 or planes.shape[0] not in (1, 3):
-        raise RuntimeError(f"{op}: expected uint8 of shape (1 or 3, H, W), got {planes.dtype}{list(planes.shape)}")
+    if planes.dtype != ts.uint8:
+        raise RuntimeError(f"{op}: Input tensor dtype should be uint8, got {planes.dtype}")
+    if planes.ndim != 3:
+        raise RuntimeError(f"{op}: Input data should be a 3-dimensional tensor, (C, H, W), got {list(planes.shape)}")
+    if planes.shape[0] not in (1, 3):
+        raise RuntimeError(f"{op}: The number of channels should be 1 or 3, got: {planes.shape[0]}")
+    if not planes.numel():
+        raise RuntimeError(f"{op}: expected a picture with pixels, got {list(planes.shape)}")
     values = planes.cpu().permute(1, 2, 0).contiguous().numpy()
     return Image.fromarray(values[:, :, 0] if planes.shape[0] == 1 else values)
 

@@ -12,7 +12,9 @@ from tesserack_vision.sampling import bilinear, gradient_of
 __all__ = ["OPERATORS", "deform_conv2d"]
 
 
-def _check(input: Tensor, weight: Tensor, offset: Tensor, mask: Tensor, sizes: Any, groups: int, parts: int) -> None:
+def _check(
+    input: Tensor, weight: Tensor, offset: Tensor, mask: Tensor | None, sizes: Any, groups: int, parts: int
+) -> None:
     if input.ndim != 4 or weight.ndim != 4 or offset.ndim != 4:
         raise RuntimeError(
             "deform_conv2d: expected input, weight and offset of 4 dims, got "
@@ -30,7 +32,13 @@ def _check(input: Tensor, weight: Tensor, offset: Tensor, mask: Tensor, sizes: A
         )
     if tuple(offset.shape[2:]) != sizes or offset.shape[0] != n:
         raise RuntimeError(f"deform_conv2d: expected offsets for {n} results of {sizes}, got {tuple(offset.shape)}")
-    if mask.numel() and tuple(mask.shape) != (n, parts * kh * kw, *sizes):
+    if mask is None:
+        return
+    if mask.ndim == 4 and mask.shape[1] != parts * kh * kw:
+        raise RuntimeError(
+            f"deform_conv2d: mask.shape[1] is not valid: got: {mask.shape[1]} expected: {parts * kh * kw}"
+        )
+    if tuple(mask.shape) != (n, parts * kh * kw, *sizes):
         raise RuntimeError(
             f"deform_conv2d: mask must have shape {(n, parts * kh * kw, *sizes)}, got {tuple(mask.shape)}"
         )
@@ -65,8 +73,9 @@ def _convolved(
     if mask is not None:
         values = values * mask.view(n, parts, kh, kw, oh, ow).unsqueeze(-1)
     # (N, parts, kh, kw, OH, OW, C / parts) to (groups, N * OH * OW, C / groups * kernel)
-    columns = values.permute(0, 4, 5, 1, 6, 2, 3).reshape(n * oh * ow, groups, -1).transpose(0, 1)
-    out = columns @ weight.reshape(groups, weight.shape[0] // groups, -1).transpose(1, 2)
+    taps = channels // groups * kh * kw
+    columns = values.permute(0, 4, 5, 1, 6, 2, 3).reshape(n * oh * ow, groups, taps).transpose(0, 1)
+    out = columns @ weight.reshape(groups, weight.shape[0] // groups, taps).transpose(1, 2)
     out = out.permute(1, 0, 2).reshape(n, oh, ow, weight.shape[0]).permute(0, 3, 1, 2)
     return (out + bias.view(1, -1, 1, 1)).contiguous()
 
@@ -95,7 +104,7 @@ def deform_conv2d(
     ``offset`` is (N, 2 * offset_groups * kh * kw, OH, OW), y before x; ``mask`` (N, offset_groups * kh * kw, OH, OW).
     """
     geometry = _geometry(input, weight, stride_h, stride_w, pad_h, pad_w, dilation_h, dilation_w)
-    _check(input, weight, offset, mask if use_mask else mask.new_empty(0), geometry[3], groups, offset_groups)
+    _check(input, weight, offset, mask if use_mask else None, geometry[3], groups, offset_groups)
     return _convolved(input, weight, offset, mask if use_mask else None, bias, geometry, groups, offset_groups)
 
 

@@ -37,7 +37,7 @@ def bilinear(rows: Tensor, base: Tensor, y: Tensor, x: Tensor, height: int, widt
             weight = ts.where(outside, ts.zeros_like(weight), weight)
             row, column = row.clamp(0, height - 1), column.clamp(0, width - 1)
             index = base + (row * width + column).to(ts.int64)
-            part = rows.index_select(0, index.reshape(-1)).view(*index.shape, -1) * weight.unsqueeze(-1)
+            part = rows.index_select(0, index.reshape(-1)).view(*index.shape, rows.shape[1]) * weight.unsqueeze(-1)
             out = part if out is None else out + part
     assert out is not None
     return out

@@ -136,6 +136,18 @@ def test_deform_conv2d(device: str, use_mask: bool) -> None:
         assert got[n, o, i, j].item() == pytest.approx(want, abs=1e-9)
 
 
+@pytest.mark.parametrize("use_mask", [True, False])
+def test_deform_conv2d_of_no_pictures_has_gradients(device: str, use_mask: bool) -> None:
+    shapes = ((0, 4, 7, 6), (4, 2, 3, 2), (0, 24, 5, 5), (0, 12 if use_mask else 0, 5, 5), (4,))
+    tensors = [ts.zeros(shape, device=device, requires_grad=True) for shape in shapes]
+    got = vision.deform_conv2d(*tensors, 1, 1, 0, 0, 1, 1, 2, 2, use_mask)
+    assert got.shape == (0, 4, 5, 5)
+    grads = vision._deform_conv2d_backward(got.detach(), *tensors, 1, 1, 0, 0, 1, 1, 2, 2, use_mask)
+    assert [tuple(g.shape) for g in grads] == list(shapes) and all(g.eq(0).all().item() for g in grads)
+    with pytest.raises(RuntimeError, match=r"mask.shape\[1\] is not valid: got: 3 expected: 12"):
+        vision.deform_conv2d(*tensors[:3], tensors[0].new_zeros(0, 3, 5, 5), tensors[4], 1, 1, 0, 0, 1, 1, 2, 2, True)
+
+
 def test_nms_keeps_the_best_of_those_that_overlap(device: str) -> None:
     corner = RNG.uniform(0, 30, (600, 2))
     boxes, scores = np.concatenate([corner, corner + RNG.uniform(1, 12, (600, 2))], 1), RNG.permutation(600) / 600

@@ -68,7 +68,7 @@ POINTS: dict[str, Callable[[], None]] = {
     "handing": lambda: before(_local, "_hand_out"),
     "verdict": lambda: at_key("engine/verdict", "set" if ME == 0 else "get"),
     "mapped": lambda: before(_local._native, "_LocalGroup"),
-    "listening": lambda: before(_tcp, "_listener"),
+    "listening": lambda: before(_tcp, "listening"),
     "told": lambda: at_key(f"/rank{ME}", "set"),
     "word": lambda: at_key("/word", "get"),
     "calling": lambda: before(_tcp._Mesh, "_call"),

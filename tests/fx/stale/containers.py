@@ -34,11 +34,9 @@ CONTAINERS: dict[str, Callable[[], Case]] = {
     ),
     "bytearray": lambda: item_of(h := bytearray(b"\2"), 0, 7, lambda x: x * h[0], captured=False),
     "array": lambda: item_of(h := np.array([2.0]), 0, 7.0, lambda x: x * float(h[0]), captured=False),
-    "UserDict": lambda: item_of(h := collections.UserDict(n=2.0), "n", 7.0, lambda x: x * h["n"], captured=False),
-    "ChainMap": lambda: item_of(h := collections.ChainMap({"n": 2.0}), "n", 7.0, lambda x: x * h["n"], captured=False),
-    "os.environ": lambda: item_of(
-        os.environ, "TS_STALE", "7", lambda x: x * int(os.environ.get("TS_STALE", "2")), captured=False
-    ),
+    "UserDict": lambda: item_of(h := collections.UserDict(n=2.0), "n", 7.0, lambda x: x * h["n"]),
+    "ChainMap": lambda: item_of(h := collections.ChainMap({"n": 2.0}), "n", 7.0, lambda x: x * h["n"]),
+    "os.environ": lambda: item_of(os.environ, "TS_STALE", "7", lambda x: x * int(os.environ.get("TS_STALE", "2"))),
     "tensors of a list": lambda: item_of(h := [ts.ones(2)], 0, ts.full((2,), 7.0), lambda x: x * h[0]),
 }
 for _name, _make in CONTAINERS.items():
@@ -62,7 +60,7 @@ def a_view_of_a_dict():
 def a_proxy_of_a_dict():
     held = {"n": 2.0}
     proxy = types.MappingProxyType(held)
-    return Case(lambda x: x * proxy["n"], lambda: held.update(n=7.0), captured=False)
+    return Case(lambda x: x * proxy["n"], lambda: held.update(n=7.0))
 
 
 def of_subclass(base, items, key):

@@ -123,7 +123,7 @@ class _Valued:
         return self.member.value
 
 
-NOT_CAPTURED = {"slot", "namespace", "of a thread", "cached property"}
+NOT_CAPTURED = {"namespace", "of a thread", "cached property"}
 
 
 def of_object(name):
@@ -195,4 +195,4 @@ def a_class_registered_with_an_abstract_one():
         pass
 
     own = Own()
-    return Case(lambda x: x * 2 if isinstance(own, Abstract) else x, lambda: Abstract.register(Own), captured=False)
+    return Case(lambda x: x * 2 if isinstance(own, Abstract) else x, lambda: Abstract.register(Own))

@@ -85,7 +85,7 @@ for _name, _make in SETTINGS.items():
 @case
 def a_context_variable():
     held = contextvars.ContextVar("held", default=2.0)
-    return Case(lambda x: x * held.get(), lambda: held.set(7.0), captured=False)
+    return Case(lambda x: x * held.get(), lambda: held.set(7.0))
 
 
 @case

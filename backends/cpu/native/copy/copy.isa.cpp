@@ -5,6 +5,7 @@
 #include "pointwise/program.h"
 #include "stream.h"
 #include "threads.h"
+#include "transpose.h"
 
 #include <tesserack/float8.hpp>
 
@@ -45,10 +46,39 @@ void move_run(char* to, const char* from, int64_t bytes) {
   });
 }
 
+#ifdef TESSERACK_CPU_SIMD_F32
+// A matrix that lies by columns, by rows, by lines of the caches.
+bool transpose_matrix(const Space& space) {
+  const Operand &to = space.operands[0], &from = space.operands[1];
+  const int64_t rows = space.size[0], cols = space.size[1];
+  if (space.nd != 2 || to.item != 4 || to.stride[1] != 1 || from.stride[0] != 1) return false;
+  if (rows < kTransposeBand || cols < kTransposeBand || to.stride[0] < 0 || from.stride[1] < 0) return false;
+  float* const out = reinterpret_cast<float*>(to.base);
+  const float* const in = reinterpret_cast<const float*>(from.base);
+  const int64_t bytes = 2 * rows * cols * to.item, to_row = to.stride[0], from_col = from.stride[1];
+  const bool by_lines = reinterpret_cast<uintptr_t>(out) % 64 == 0 && to_row % kTransposeLine == 0;
+  const unsigned ways = by_lines ? ways_on_offer(bytes) & ~kAsking : kPlain;
+  const MeasuredPass measured(reinterpret_cast<uintptr_t>(&transpose_matrix), bytes, ways);
+  const auto band = measured.way() == kStreamed ? transpose_band<true> : transpose_band<false>;
+  const int64_t bands = (rows + kTransposeBand - 1) / kTransposeBand;
+  parallel_for(0, bands, kParallelBytes / (kTransposeBand * cols * to.item) + 1, [&](int64_t begin, int64_t end) {
+    for (int64_t b = begin; b < end; ++b) {
+      const int64_t r = b * kTransposeBand;
+      band(out + r * to_row, to_row, in + r, from_col, std::min(kTransposeBand, rows - r), cols);
+    }
+    stream_fence();
+  });
+  return true;
+}
+#else
+bool transpose_matrix(const Space&) { return false; }
+#endif
+
 // Same dtype: bytes are moved, never interpreted, so that NaN payloads survive.
 void move_space(const Space& space) {
   Operand &to = space.operands[0], &from = space.operands[1];
   if (one_run(space, 0) && one_run(space, 1)) return move_run(to.base, from.base, space.size[1] * to.item);
+  if (transpose_matrix(space)) return;
   // Long rows stay whole: the mover copies them at once.
   const bool rows = to.stride[space.nd - 1] == 1 && from.stride[space.nd - 1] == 1;
   const Tiling tiling = make_tiling(space, rows ? 16 * kBoxElements : kBoxElements);

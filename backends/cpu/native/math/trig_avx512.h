@@ -5,16 +5,12 @@
 #define TESSERACK_CPU_TRIG_AVX512_H
 
 #include "exp_avx512.h"
+#include "trig_short.h"
 
 #ifdef TESSERACK_CPU_EXP_AVX512
 
 namespace tesserack::cpu {
 inline namespace TESSERACK_VARIANT {
-
-// A right angle in three parts. Of n below 2^12 times the first, what is left of x is exact. The second has so few bits
-// that its multiples are taken off exactly too where little is left, and elsewhere what is lost is exact.
-constexpr float kRightHigh = 0x1.921fb6p+0f, kRightMiddle = -0x1.778p-25f, kRightLow = 0x1.68c234p-39f;
-constexpr float kShortTrigLimit = 4096.0f;
 
 // sin(x), or a right angle on cos(x), for |x| below the limit: x less n right angles, and by n's last bits which of the
 // two functions of the rest and with which sign.

@@ -5,6 +5,7 @@
 #define TESSERACK_CPU_TRIG_F32_H
 
 #include "math_f32.h"
+#include "trig_short.h"
 
 namespace tesserack::cpu {
 inline namespace TESSERACK_VARIANT {
@@ -49,6 +50,10 @@ TS_INLINE float atan2_f32(float y, float x) {
   return x != x ? x : __builtin_copysignf(r, y);
 }
 
+#if defined(__FMA__)
+TS_INLINE float asin_f32(float x) { return short_asin(x); }
+TS_INLINE float acos_f32(float x) { return short_acos(x); }
+#else
 // (asin(x) - x) / x^3 in z = x^2 <= 1 / 4
 TS_INLINE double asin_tail(double z) {
   double p = 0x1.e01fbe6e290aap-6;
@@ -75,6 +80,7 @@ TS_INLINE float acos_f32(float x) {
   const double y = s + s * z * asin_tail(z);
   return static_cast<float>(!upper ? kHalfPi - y : d < 0.0 ? kPi - 2.0 * y : 2.0 * y);
 }
+#endif
 
 TS_INLINE float sinh_f32(float x) {
   const double a = __builtin_fabs(static_cast<double>(x)), e = expm1_short(a > 100.0 ? 100.0 : a);

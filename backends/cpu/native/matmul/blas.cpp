@@ -50,12 +50,22 @@ bool add_dot(const Gemm& g, const Operand& a, const Operand& b, bool accumulate)
   return true;
 }
 
+bool taken(const Gemm& g, const Operand& a, const Operand& b, const Operand& c) {
+  if (!single_threaded || !a.valid || !b.valid || !c.valid || c.transpose != CblasNoTrans) return false;
+  const bool has_routine =
+      g.dtype == TS_FLOAT32 || g.dtype == TS_FLOAT64 || g.dtype == TS_COMPLEX64 || g.dtype == TS_COMPLEX128;
+  return has_routine && fits(g.m) && fits(g.n) && fits(g.k);
+}
+
 } // namespace
+
+bool takes(const Gemm& g) {
+  return taken(g, describe(g.a, g.m, g.k), describe(g.b, g.k, g.n), describe(g.c, g.m, g.n));
+}
 
 bool gemm(const Gemm& g, bool accumulate) {
   const Operand a = describe(g.a, g.m, g.k), b = describe(g.b, g.k, g.n), c = describe(g.c, g.m, g.n);
-  if (!single_threaded || !a.valid || !b.valid || !c.valid || c.transpose != CblasNoTrans) return false;
-  if (!fits(g.m) || !fits(g.n) || !fits(g.k)) return false;
+  if (!taken(g, a, b, c)) return false;
   const blasint m = static_cast<blasint>(g.m), n = static_cast<blasint>(g.n), k = static_cast<blasint>(g.k);
   if (m == 1 && n == 1 && add_dot(g, a, b, accumulate)) return true;
   switch (g.dtype) {
@@ -92,6 +102,7 @@ bool gemm(const Gemm& g, bool accumulate) {
 namespace tesserack::cpu::blas {
 
 bool gemm(const Gemm&, bool) { return false; }
+bool takes(const Gemm&) { return false; }
 
 } // namespace tesserack::cpu::blas
 

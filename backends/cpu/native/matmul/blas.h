@@ -9,6 +9,7 @@ namespace tesserack::cpu::blas {
 // c = a @ b, added to c if `accumulate`. float32, float64, complex64, complex128. False when a stride, a size or
 // the dtype is not one that BLAS takes.
 bool gemm(const Gemm& gemm, bool accumulate);
+bool takes(const Gemm& gemm);
 
 } // namespace tesserack::cpu::blas
 

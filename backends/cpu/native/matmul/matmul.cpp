@@ -1,9 +1,11 @@
 // run_gemm: which library or kernel multiplies, and on how many threads.
 #include "matmul.h"
 #include "blas.h"
+#include "engines.h"
 #include "index/gather_index.h"
 #include "kept.h"
 #include "matmul_kernels.h"
+#include "multiply_onednn.h"
 #include "threads.h"
 
 #include <algorithm>
@@ -84,11 +86,31 @@ template <class Body> void share(const Gemm& g, const Body& body) {
   });
 }
 
-// float32 in one pass, the addend included. Not by oneDNN or OpenBLAS, which are no faster, and of which the first
-// lets its stack pointer walk into heap memory in dnnl_sgemm (3.2), where a signal's frame then lands.
+// float32 in one pass, the addend included.
 bool multiply_tiled(const Gemm& g) {
   if (!pick_tiled_gemm_takes()(g)) return false;
   share(g, pick_tiled_gemm());
+  return true;
+}
+
+// c^T = b^T @ a^T (+ c^T): whose rows are contiguous where c's columns are.
+Gemm transposed(const Gemm& g) {
+  const auto flip = [](const Matrix& m) { return Matrix{m.data, m.col_stride, m.row_stride}; };
+  return {g.dtype, g.n, g.m, g.k, flip(g.b), flip(g.a), flip(g.c), flip(g.addend)};
+}
+
+void multiply_shared(const Gemm& g) {
+  const bool has_addend = g.addend.data != nullptr;
+  if (has_addend && !same_matrix(g.addend, g.c)) fill_with_addend(g);
+  share(g, [has_addend](const Gemm& part) { multiply_here(part, has_addend); });
+}
+
+// float32 by a library, where it takes the product.
+bool multiply_by(Engine engine, const Gemm& gemm) {
+  const Gemm g = gemm.c.col_stride == 1 ? gemm : transposed(gemm);
+  if (engine == Engine::onednn) return multiply_onednn(g, onednn::Type::f32);
+  if (engine != Engine::openblas || !blas::takes(g)) return false;
+  multiply_shared(g);
   return true;
 }
 
@@ -123,12 +145,10 @@ Gemm with_usual_strides(const Gemm& gemm) {
 
 void run_gemm(const Gemm& gemm) {
   const Gemm g = with_usual_strides(gemm);
-  const bool has_addend = g.addend.data != nullptr;
   if (g.k == 0) return fill_with_addend(g);
   if (g.dtype == TS_BFLOAT16 || g.dtype == TS_FLOAT16) return multiply_half(g);
-  if (g.dtype == TS_FLOAT32 && multiply_tiled(g)) return;
-  if (has_addend && !same_matrix(g.addend, g.c)) fill_with_addend(g);
-  share(g, [has_addend](const Gemm& part) { multiply_here(part, has_addend); });
+  if (g.dtype == TS_FLOAT32 && (multiply_by(engine_for(g), g) || multiply_tiled(g))) return;
+  multiply_shared(g);
 }
 
 bool run_gemm_keeping(const Gemm& g) {
@@ -140,6 +160,7 @@ bool run_gemm_keeping(const Gemm& g) {
   if (g.dtype != TS_FLOAT32 || g.m < kRowsFrom || g.m > kRowsUpTo || g.n * g.k < kElementsFrom || !dense) return false;
   if (g.n * g.k > kElementsUpTo || g.m * g.n * g.k > kPatience) return false;
   if (g.a.col_stride != 1 || g.c.col_stride != 1 || (g.addend.data && g.addend.col_stride != 1)) return false;
+  if (engine_for(g) != Engine::own) return false; // one engine for the first use and those of what is kept then
   const int64_t elements = pick_gemm_panels()(g.n, g.k);
   if (elements == 0 || !patience.lasts()) return false;
   const int64_t purpose[] = {kGemmPanel, active_isa(), g.n, g.k};

@@ -36,6 +36,13 @@ int trig_loop_avx512(float* out, const float* a, const float*, const float*, int
   return 0;
 }
 #endif
+#if defined(__FMA__)
+template <auto Short, auto Fast, auto Slow>
+int short_trig_loop(float* out, const float* a, const float*, const float*, int64_t n) {
+  if (!all_below(kShortTrigLimit, a, n)) return trig_loop<Fast, Slow>(out, a, nullptr, nullptr, n);
+  return unary_loop<float, Short>(out, a, nullptr, nullptr, n);
+}
+#endif
 
 template <auto Fast, auto Slow> constexpr void set_division(OpTable<float>& t, int op) {
   set_division_loops<float, [](float a, float b) { return divides_exactly(a, b); }, Fast, Slow>(t, op);
@@ -86,6 +93,14 @@ constexpr OpTable<float> make_table() {
   t.fn[TS_I_SIN][0] = &trig_loop<[](float a) { return sin_f32(a); }, [](float a) { return std::sin(a); }>;
   t.fn[TS_I_TAN][0] = &trig_loop<[](float a) { return tan_f32(a); }, [](float a) { return std::tan(a); }>;
   t.fn[TS_I_COS][0] = &trig_loop<[](float a) { return cos_f32(a); }, [](float a) { return std::cos(a); }>;
+#if defined(__FMA__)
+  t.fn[TS_I_SIN][0] = &short_trig_loop<[](float a) { return short_sin(a); }, [](float a) { return sin_f32(a); },
+                                       [](float a) { return std::sin(a); }>;
+  t.fn[TS_I_COS][0] = &short_trig_loop<[](float a) { return short_cos(a); }, [](float a) { return cos_f32(a); },
+                                       [](float a) { return std::cos(a); }>;
+  t.fn[TS_I_TAN][0] = &short_trig_loop<[](float a) { return short_tan(a); }, [](float a) { return tan_f32(a); },
+                                       [](float a) { return std::tan(a); }>;
+#endif
 #if defined(__AVX512F__) && defined(__AVX512DQ__)
   t.fn[TS_I_SIN][0] =
       &trig_loop_avx512<sin_avx512, [](float a) { return sin_f32(a); }, [](float a) { return std::sin(a); }>;

@@ -114,17 +114,25 @@ __attribute__((noinline)) void reflect(A* __restrict at, A* __restrict slope, in
 // Coordinates of a block of places among elements, last dim first as in the grid, and their derivatives.
 template <class A> struct Located { std::array<std::array<A, kBlock>, 3> at, slope; };
 
+// Of every Dims-th number of the grid. A function of its own for each way, as those above.
+template <int Dims, class T, class A>
+__attribute__((noinline)) void place(A* __restrict at, const T* __restrict grid, int64_t count, bool align, A scale,
+                                     A span) {
+  if (align)
+    for (int64_t p = 0; p < count; ++p) at[p] = (load(grid[p * Dims]) + 1) * scale;
+  else
+    for (int64_t p = 0; p < count; ++p) at[p] = ((load(grid[p * Dims]) + 1) * span - 1) / 2;
+}
+
 template <class T, class A> void locate(Located<A>& found, const Shape& s, const T* grid, int64_t count) {
   for (int d = 0; d < s.dims; ++d) {
     const size_t e = static_cast<size_t>(d);
     const int64_t size = s.size[static_cast<size_t>(s.dims - 1 - d)];
     const A span = static_cast<A>(size), scale = static_cast<A>(s.align ? size - 1 : size) / 2;
-    A* __restrict at = found.at[e].data(), * __restrict slope = found.slope[e].data();
-    for (int64_t p = 0; p < count; ++p) {
-      const A g = load(grid[p * s.dims + d]);
-      at[p] = s.align ? (g + 1) * scale : ((g + 1) * span - 1) / 2;
-      slope[p] = scale;
-    }
+    A *const at = found.at[e].data(), *const slope = found.slope[e].data();
+    s.dims == 2 ? place<2>(at, grid + d, count, s.align, scale, span)
+                : place<3>(at, grid + d, count, s.align, scale, span);
+    std::fill_n(slope, count, scale);
     if (s.padding == kZeros || s.mode == kCubic) continue; // cubic pads each of its elements
     if (s.padding == kBorder)
       hold(at, slope, count, size);
@@ -142,13 +150,26 @@ __attribute__((noinline)) void split(const A* __restrict at, A* __restrict befor
   const A last = static_cast<A>(size);
   for (int64_t p = 0; p < count; ++p) {
     const A floor = std::floor(at[p]), t = at[p] - floor;
-    // Also of coordinates that are no numbers: all elements are outside.
-    const A held = (floor >= A{-1}) & (floor <= last) ? floor : A{-2};
-    const int32_t n = static_cast<int32_t>(held);
+    // Also of coordinates that are no numbers: all elements are outside. One condition at a time, or there are no
+    // vectors.
+    const A low = floor >= A{-1} ? floor : A{-2}, held = low <= last ? low : A{-2};
+    const int32_t n = static_cast<int32_t>(held), next = n + 1;
     before[p] = 1 - t;
     after[p] = t;
-    first[p] = (n >= 0) & (n < size) ? n : -1;
-    second[p] = (n >= -1) & (n + 1 < size) ? n + 1 : -1;
+    const int32_t above = n >= 0 ? n : -1, after_above = next >= 0 ? next : -1;
+    first[p] = above < size ? above : -1;
+    second[p] = after_above < size ? after_above : -1;
+  }
+}
+
+// One of the four elements around each place of a plane: by its row and column, and their shares.
+template <class A>
+__attribute__((noinline)) void join(const int32_t* __restrict row, const int32_t* __restrict column,
+                                    const A* __restrict down, const A* __restrict across, int32_t width,
+                                    int32_t* __restrict index, A* __restrict weight, int64_t count) {
+  for (int64_t p = 0; p < count; ++p) {
+    index[p] = (row[p] | column[p]) >= 0 ? row[p] * width + column[p] : -1;
+    weight[p] = down[p] * across[p];
   }
 }
 
@@ -161,7 +182,12 @@ template <int Dims, class A> void set_linear(Taps<A>& taps, const Shape& s, cons
   for (int tap = 0; tap < 1 << Dims; ++tap) {
     int32_t* __restrict index = taps.index.data() + taps.at(tap, 0);
     A* __restrict weight = taps.weight.data() + taps.at(tap, 0);
-    for (int64_t k = 0; k < count; ++k) {
+    if constexpr (Dims == 2) {
+      const size_t down = tap >> 1, across = tap & 1;
+      join(numbers[1][down].data(), numbers[0][across].data(), parts[1][down].data(), parts[0][across].data(),
+           static_cast<int32_t>(s.size[1]), index, weight, count);
+    }
+    for (int64_t k = 0; Dims != 2 && k < count; ++k) {
       const size_t p = static_cast<size_t>(k);
       A product = 1;
       int32_t place = 0, least = 0;

@@ -226,7 +226,9 @@ private:
       }
       for (int k = 0; k < ways; ++k) {
         std::memcpy(out + j + k * lanes, &best[k], sizeof best[k]);
-        for (int i = 0; i < lanes; ++i) at[j + k * lanes + i] = where[k][i];
+        typedef int64_t Wide __attribute__((vector_size(lanes * sizeof(int64_t))));
+        const Wide wide = __builtin_convertvector(where[k], Wide);
+        std::memcpy(at + j + k * lanes, &wide, sizeof wide);
       }
     }
     return j;

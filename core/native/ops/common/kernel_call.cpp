@@ -3,6 +3,7 @@
 #include "dispatch/launch.h"
 #include "ops/common/layout.h"
 #include "ops/common/raw.h"
+#include "runtime/computed_dtypes.h"
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -25,12 +26,12 @@ const Tensor& reference(const KernelSpec& spec, const Frame& f) {
   return none;
 }
 
-DType dtype_of(const KernelOperand& o, const Tensor& t, DType result) {
+DType dtype_of(const KernelOperand& o, const Tensor& t, DType result, Device device) {
   switch (o.as) {
   case AsDType::Own: return t.dtype();
   case AsDType::Result: return result;
-  case AsDType::Accumulate: return accumulate_type(result);
-  case AsDType::Parameter: return t.dtype() == accumulate_type(result) ? t.dtype() : result;
+  case AsDType::Accumulate: return accumulate_type(result, device);
+  case AsDType::Parameter: return t.dtype() == accumulate_type(result, device) ? t.dtype() : result;
   case AsDType::Fixed: return o.dtype;
   }
   return t.dtype();
@@ -72,7 +73,7 @@ private:
 
   bool lies_so(const KernelOperand& o, const Tensor& t) const {
     if (o.lie == Lie::Any) return true;
-    return o.lie == Lie::Layout && channels_last_ ? is_channels_last(t) : t.is_contiguous();
+    return lies_in_layout(t, o.lie == Lie::Layout && channels_last_);
   }
   Tensor prepared(const KernelOperand& o, const Tensor& t, DType dtype) const {
     Tensor cast = raw_cast(t, dtype);
@@ -86,7 +87,7 @@ private:
       return true;
     }
     if (!t.numel() && !o.empty) return false;
-    const DType dtype = dtype_of(o, t, result_);
+    const DType dtype = dtype_of(o, t, result_, device_);
     const bool written = o.written && (o.written_if < 0 || f_.args[o.written_if].i);
     if (t.dtype() == dtype && lies_so(o, t)) [[likely]] {
       written ? launch_.in_mutable(t) : launch_.in(t);
@@ -103,7 +104,7 @@ private:
     TensorList given = Unbox<TensorList>::get(f_.args[o.arg]);
     bool ready = true;
     for (const Tensor& t : given) {
-      const bool so = t.dtype() == dtype_of(o, t, result_) && lies_so(o, t);
+      const bool so = t.dtype() == dtype_of(o, t, result_, device_) && lies_so(o, t);
       if (o.only && !so && t.numel()) return false;
       ready &= so && t.numel() > 0;
     }
@@ -115,7 +116,7 @@ private:
     std::vector<Tensor>& list = lists_.emplace_back();
     for (const Tensor& t : given) {
       if (!t.numel()) continue;
-      const DType dtype = dtype_of(o, t, result_);
+      const DType dtype = dtype_of(o, t, result_, device_);
       const bool so = t.dtype() == dtype && lies_so(o, t);
       list.push_back(so ? t : keep(prepared(o, t, dtype), o.written ? t : Tensor()));
     }
@@ -234,10 +235,10 @@ void compute_by_kernel(const Operator& op, Frame& f) {
 // A tensor argument, or an undefined tensor for none.
 static inline const Tensor& operand(const Frame& f, const KernelOperand& o) { return f.args[o.arg].as_tensor(); }
 
-static inline bool is_ready(const KernelOperand& o, const Tensor& t, DType result) {
+static inline bool is_ready(const KernelOperand& o, const Tensor& t, DType result, Device device) {
   if (!t.defined()) return true;
-  return (o.as == AsDType::Own || t.dtype() == dtype_of(o, t, result)) && (o.lie == Lie::Any || t.is_contiguous()) &&
-         (t.numel() || o.empty);
+  return (o.as == AsDType::Own || t.dtype() == dtype_of(o, t, result, device)) &&
+         (o.lie == Lie::Any || t.is_contiguous()) && (t.numel() || o.empty);
 }
 
 // With copies of operands that do not lie as they must.
@@ -251,10 +252,10 @@ static inline bool is_ready(const KernelOperand& o, const Tensor& t, DType resul
   std::copy_n(f.args, f.nargs, args.begin());
   for (const KernelOperand& o : spec.operands) {
     const Tensor& t = tensor_at(f, o.arg);
-    if (is_ready(o, t, first.dtype())) continue;
+    if (is_ready(o, t, first.dtype(), first.device())) continue;
     if (o.only || (!t.numel() && !o.empty)) return op.decompose(op, f);
     Tensor& made = held[static_cast<size_t>(o.arg)];
-    const DType dtype = dtype_of(o, t, first.dtype());
+    const DType dtype = dtype_of(o, t, first.dtype(), first.device());
     if (t.dtype() != dtype) made = raw_cast(t, dtype);
     if (const Tensor& cast = made.defined() ? made : t; o.lie != Lie::Any && !cast.is_contiguous())
       made = raw_contiguous(cast);
@@ -270,7 +271,7 @@ void compute_by_plain_kernel(const Operator& op, Frame& f) {
   if (!op.decompose || kernels_withheld.load(std::memory_order_relaxed)) [[unlikely]]
     return compute_by_kernel(op, f);
   for (const KernelOperand& o : spec.operands)
-    if (!is_ready(o, operand(f, o), first.dtype())) [[unlikely]]
+    if (!is_ready(o, operand(f, o), first.dtype(), first.device())) [[unlikely]]
       return compute_prepared(op, f);
   Launch launch(spec.id, first.device());
   for (int r = 0; r < spec.results; ++r) launch.out(f.rets[r].as_tensor());

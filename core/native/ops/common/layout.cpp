@@ -14,7 +14,31 @@ bool has_channels_innermost(const Tensor& t) {
 
 } // namespace
 
-bool is_channels_last(const Tensor& t) { return !t.is_contiguous() && has_channels_innermost(t); }
+MemoryFormat suggested_format(IntSpan sizes, IntSpan strides) {
+  size_t ndim = sizes.size();
+  if ((ndim != 4 && ndim != 5) || strides[1] == 0) return MemoryFormat::Contiguous;
+  int64_t least = 0; // what the next dim's stride has to reach
+  auto grows = [&](size_t d) {
+    if (sizes[d] == 0 || strides[d] < least) return false;
+    if (d == 0 && least == strides[1]) return false; // nothing told the formats apart
+    least = sizes[d] > 1 ? strides[d] * sizes[d] : strides[d];
+    return true;
+  };
+  if (!grows(1)) return MemoryFormat::Contiguous;
+  for (size_t d = ndim; d-- > 2;)
+    if (!grows(d)) return MemoryFormat::Contiguous;
+  if (!grows(0)) return MemoryFormat::Contiguous;
+  return ndim == 4 ? MemoryFormat::ChannelsLast : MemoryFormat::ChannelsLast3d;
+}
+
+bool is_channels_last(const Tensor& t) {
+  return !t.is_contiguous() &&
+         (has_channels_innermost(t) || suggested_format(t.sizes(), t.strides()) != MemoryFormat::Contiguous);
+}
+
+bool lies_in_layout(const Tensor& t, bool channels_last) {
+  return channels_last ? has_channels_innermost(t) : t.is_contiguous();
+}
 
 Tensor in_layout(const Tensor& t, bool channels_last) {
   if (!channels_last) return raw_contiguous(t);

@@ -4,8 +4,14 @@
 
 namespace ts {
 
-// Dense with the channels innermost, 4-d or 5-d, and not contiguous besides (as a (N, 1, H, W) tensor is).
+// The format that PyTorch takes over from a tensor: channels last also where the elements have gaps, and not where the
+// strides could be either.
+MemoryFormat suggested_format(IntSpan sizes, IntSpan strides);
+// Whether what is made of t has its channels innermost: 4-d or 5-d, with the channels innermost, gaps or not, and not
+// contiguous besides (as a (N, 1, H, W) tensor is).
 bool is_channels_last(const Tensor& t);
+// Whether t is in that of the two layouts, without gaps.
+bool lies_in_layout(const Tensor& t, bool channels_last);
 // t in one of the two layouts; a copy where it is in neither, or in the other.
 Tensor in_layout(const Tensor& t, bool channels_last);
 // `result`, recorded, in the layout of `like`: a copy where that has its channels innermost and the result has not.

@@ -2,6 +2,8 @@
 #include "dispatch/launch.h"
 #include "dispatch/watch.h"
 #include "tensor/geometry.h"
+#include "tesserack/elements.hpp"
+#include <algorithm>
 #include <cmath>
 
 namespace ts {
@@ -147,24 +149,31 @@ Tensor raw_expand(const Tensor& t, IntSpan sizes, const char* op) {
   return alias(t, sizes, expand_strides(t.sizes(), t.strides(), sizes, op), t->byte_offset);
 }
 
+namespace el = tesserack::backend;
+
+// As elements of T, made on the host.
+template <typename T> static void copy_elements(const Tensor& t, std::span<const double> values) {
+  std::vector<T> made(values.size());
+  std::transform(values.begin(), values.end(), made.begin(), [](double x) { return el::convert<T>(x); });
+  copy_bytes_from_host(t, made.data(), made.size() * sizeof(T));
+}
+
 Tensor raw_vector(std::span<const double> values, DType dtype, Device device) {
   int64_t n = static_cast<int64_t>(values.size());
   Tensor t = empty_tensor(IntSpan(&n, 1), dtype, device);
   if (n == 0 || device.is_meta()) return t;
-  if (dtype == DType::Float64) {
-    copy_bytes_from_host(t, values.data(), values.size() * sizeof(double));
-    return t;
+  switch (dtype) {
+  case DType::Float64: copy_elements<double>(t, values); return t;
+  case DType::Float32: copy_elements<float>(t, values); return t;
+  case DType::Float16: copy_elements<el::Half>(t, values); return t;
+  case DType::BFloat16: copy_elements<el::BFloat16>(t, values); return t;
+  case DType::Int64: copy_elements<int64_t>(t, values); return t;
+  default: break;
   }
-  if (dtype == DType::Int64) {
-    std::vector<int64_t> exact(values.begin(), values.end());
-    copy_bytes_from_host(t, exact.data(), exact.size() * sizeof(int64_t));
-    return t;
-  }
-  // float32 first: a device without float64 still casts from it.
-  std::vector<float> single(values.begin(), values.end());
-  Tensor staged = dtype == DType::Float32 ? t : empty_tensor(IntSpan(&n, 1), DType::Float32, device);
-  copy_bytes_from_host(staged, single.data(), single.size() * sizeof(float));
-  if (!staged.is(t)) raw_copy(t, staged);
+  // By float32: a device without float64 still casts from it.
+  Tensor staged = empty_tensor(IntSpan(&n, 1), DType::Float32, device);
+  copy_elements<float>(staged, values);
+  raw_copy(t, staged);
   return t;
 }
 

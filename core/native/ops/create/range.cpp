@@ -7,6 +7,7 @@
 #include "ops/common/declare.h"
 #include "ops/common/raw.h"
 #include "ops/common/storage_dtypes.h"
+#include "runtime/computed_dtypes.h"
 #include <cmath>
 
 namespace ts {
@@ -105,8 +106,8 @@ DType spaced_dtype(Scalar start, Scalar end, DType dtype, int64_t steps, const c
   return t;
 }
 
-DType spacing_dtype(DType t) {
-  return is_half(t) ? DType::Float32 : is_floating(t) || is_complex(t) ? t : DType::Float64;
+DType spacing_dtype(DType t, Device device) {
+  return is_floating(t) || is_complex(t) ? accumulate_type(t, device) : DType::Float64;
 }
 
 // Complex numbers on a straight line: part by part.
@@ -129,14 +130,14 @@ Tensor linspace_rule(Scalar start, Scalar end, int64_t steps, DType dtype, Devic
 }
 void linspace(const Tensor& out, Scalar start, Scalar end, int64_t steps, DType, Device, bool) {
   to_whole(start, end, out.dtype());
-  raw_copy(out, spaced(start, end, steps, spacing_dtype(out.dtype()), out.device()));
+  raw_copy(out, spaced(start, end, steps, spacing_dtype(out.dtype(), out.device()), out.device()));
 }
 
 Tensor logspace_rule(Scalar start, Scalar end, int64_t steps, double, DType dtype, Device device, bool) {
   return outline(IntSpan(&steps, 1), spaced_dtype(start, end, dtype, steps, "logspace"), or_default(device));
 }
 void logspace(const Tensor& out, Scalar start, Scalar end, int64_t steps, double base, DType, Device, bool) {
-  DType computed = spacing_dtype(out.dtype());
+  DType computed = spacing_dtype(out.dtype(), out.device());
   to_whole(start, end, out.dtype());
   Tensor exponents = spaced(start, end, steps, computed, out.device());
   raw_copy(out, ops::pow(filled({}, Scalar(base), computed, out.device()), exponents));

@@ -4,6 +4,7 @@
 #include "ops/common/check.h"
 #include "ops/common/declare.h"
 #include "ops/index/gather_scatter.h"
+#include "runtime/computed_dtypes.h"
 #include <string_view>
 
 namespace ts {
@@ -72,10 +73,10 @@ void scatter_reduce(const Tensor& out, const Tensor& self, int64_t dim, const Te
                     const char* reduce, bool include_self) {
   Reduction r = parse(reduce, "scatter_reduce");
   int64_t d = wrap_dim(dim, self.ndim(), "scatter_reduce");
-  if (r == Reduction::Mean && is_half(self.dtype()) && index.numel()) { // its sums may be more than halves hold
-    Tensor means = empty_tensor(self.sizes(), DType::Float32, self.device());
-    scatter_reduce(means, raw_cast(self, DType::Float32), d, index, raw_cast(src, DType::Float32), reduce,
-                   include_self);
+  const DType wide = accumulate_type(self);
+  if (r == Reduction::Mean && wide != self.dtype() && index.numel()) { // its sums may be more than halves hold
+    Tensor means = empty_tensor(self.sizes(), wide, self.device());
+    scatter_reduce(means, raw_cast(self, wide), d, index, raw_cast(src, wide), reduce, include_self);
     return raw_copy(out, means);
   }
   raw_copy(out, self);
@@ -130,7 +131,7 @@ std::pair<Tensor, Tensor> mean_gradient(const Saved& s) {
 
 // Elements equal to the extreme share its gradient evenly.
 std::pair<Tensor, Tensor> extreme_gradient(const Saved& s) {
-  DType t = accumulate_type(s.grad.dtype()); // of hits, halves would lose count
+  DType t = accumulate_type(s.grad); // of hits, halves would lose count
   Tensor self_hit = ops::to_dtype(ops::eq(s.self, s.result), t);
   if (!s.include_self) self_hit = scatter_value(self_hit, s.dim, s.index, Scalar(0));
   Tensor src_hit = ops::to_dtype(ops::eq(s.src, s.at(s.result)), t);

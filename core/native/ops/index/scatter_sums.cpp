@@ -2,6 +2,7 @@
 // are combined in float32, and long float32 sums by parts.
 #include "dispatch/op_handles.h"
 #include "ops/index/gather_scatter.h"
+#include "runtime/computed_dtypes.h"
 
 namespace ts {
 namespace {
@@ -9,8 +10,8 @@ namespace {
 // Ones add up exactly in float32 until 2^24: no element meets more at once.
 constexpr int64_t kPart = int64_t{1} << 22;
 
-DType wide_type(DType t) {
-  if (is_storage_dtype(t)) return is_complex(t) ? DType::Complex64 : DType::Float32;
+DType wide_type(const Tensor& t) {
+  if (is_storage_dtype(t.dtype())) return is_complex(t.dtype()) ? DType::Complex64 : DType::Float32;
   return accumulate_type(t);
 }
 
@@ -42,7 +43,7 @@ void combine_touched_slices(const Tensor& to, int64_t dim, const Tensor& index, 
 } // namespace
 
 bool combine_wide(const Tensor& to, int64_t dim, const Tensor& index, const Tensor& from, int opcode) {
-  const DType wide = wide_type(to.dtype());
+  const DType wide = wide_type(to);
   if (wide == to.dtype() || opcode == TS_S_SET) return false;
   const bool extreme = opcode == TS_S_MAX || opcode == TS_S_MIN;
   if (extreme && !is_storage_dtype(to.dtype())) return false; // one of the values: nothing is rounded

@@ -6,6 +6,7 @@
 #include "ops/common/raw.h"
 #include "ops/linalg/vector_norm.h"
 #include "ops/reduce/reduce_arrange.h"
+#include "runtime/computed_dtypes.h"
 #include <algorithm>
 #include <cstring>
 
@@ -68,7 +69,7 @@ Tensor by_products_rule(const Tensor& x1, const Tensor& x2) {
   return outline(check_pair(x1, x2, 2), x1.dtype(), x1.device());
 }
 void cdist_by_products(const Tensor& out, const Tensor& x1, const Tensor& x2) {
-  DType wide = accumulate_type(x1.dtype());
+  DType wide = accumulate_type(x1);
   Tensor a = raw_cast(x1, wide), b = raw_cast(x2, wide);
   Tensor products = ops::matmul(a, turned(b)), squares = turned(row_sums(ops::square(b), -1));
   if (wide == out.dtype())

@@ -5,6 +5,7 @@
 #include "ops/common/declare.h"
 #include "ops/common/raw.h"
 #include "ops/reduce/reduce_arrange.h"
+#include "runtime/computed_dtypes.h"
 
 namespace ts {
 namespace {
@@ -51,7 +52,7 @@ Tensor csr_mm_rule(const Tensor& crow, const Tensor& col, const Tensor& values, 
 }
 
 Tensor csr_mm_parts(const Tensor& crow, const Tensor& col, const Tensor& values, const Tensor& dense) {
-  DType wide = accumulate_type(dense.dtype());
+  DType wide = accumulate_type(dense);
   Tensor sums = filled(Dims{crow.numel() - 1, dense.size(1)}, 0, wide, dense.device());
   if (values.numel() == 0) return sums;
   Tensor row = repeat_rows(ops::arange(int64_t{0}, sums.size(0), int64_t{1}, DType::Int64, dense.device()), diff(crow));

@@ -7,6 +7,7 @@
 #include "ops/pointwise/fused_programs.h"
 #include "ops/reduce/reduce_arrange.h"
 #include "runtime/backend.h"
+#include "runtime/computed_dtypes.h"
 #include "tensor/geometry.h"
 #include <cmath>
 #include <cstring>
@@ -96,7 +97,7 @@ void vector_norm(const Tensor& out, const Tensor& self, Scalar ord, OptionalDims
   DimSet dims = dim_set(dim, self.ndim(), "linalg_vector_norm");
   double p = ord.to_double();
   DType computed = norm_dtype(self, dtype);
-  Tensor x = raw_cast(self, computed == DType::Complex32 ? DType::Complex64 : accumulate_type(computed));
+  Tensor x = raw_cast(self, computed == DType::Complex32 ? DType::Complex64 : accumulate_type(computed, self.device()));
   if (p != 2 || is_complex(x.dtype())) x = ops::abs(x);
   if (std::isinf(p) && x.ndim() == 0) return raw_copy(out, x);
   if (std::isinf(p)) return raw_copy(out, (p > 0 ? ops::amax : ops::amin)(x, dim_list(dims), keepdim));
@@ -233,7 +234,7 @@ void logsumexp(const Tensor& out, const Tensor& self, IntSpan dim, bool) {
     return raw_copy(out, ops::add(ops::log(ops::exp(ops::sub(self, shift))), shift));
   }
   DimSet dims = dim_set(OptionalDims(dim), self.ndim(), "logsumexp");
-  Tensor wide = raw_cast(self, accumulate_type(out.dtype()));
+  Tensor wide = raw_cast(self, accumulate_type(out));
   Tensor top = ops::amax(is_complex(wide.dtype()) ? ops::real(wide) : wide, dim_list(dims), true);
   // An infinite maximum is the result itself; subtracting it would give NaN.
   Tensor shift = ops::masked_fill(top, ops::eq(ops::abs(top), INFINITY), 0.0);

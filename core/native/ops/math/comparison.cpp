@@ -83,6 +83,7 @@ Tensor isclose(const Tensor& self, const Tensor& other, double rtol, double atol
   static const Op close("isclose_values");
   TS_CHECK(self.dtype() == other.dtype(), "isclose: ", self.dtype(), " did not match ", other.dtype());
   TS_CHECK(rtol >= 0 && atol >= 0, "isclose: expected rtol and atol that are not negative, got ", rtol, " and ", atol);
+  if (is_integral(self.dtype(), true) && rtol == 0 && atol == 0) return ops::eq(self, other); // float64 holds not all
   if (is_integral(self.dtype(), true))
     return isclose(ops::to_dtype(self, DType::Float64), ops::to_dtype(other, DType::Float64), rtol, atol, equal_nan);
   if (!is_complex(self.dtype())) return close(self, other, rtol, atol, equal_nan ? 1 : 0);

@@ -3,6 +3,7 @@
 #include "ops/common/check.h"
 #include "ops/common/copy.h"
 #include "ops/common/declare.h"
+#include "runtime/computed_dtypes.h"
 #include "tensor/geometry.h"
 
 namespace ts {
@@ -28,7 +29,7 @@ Tensor per_tensor(const Tensor& self, double scale, int64_t zero_point, int64_t 
 
 // What broadcasts over self, in the dtype that self is computed in and without a gradient.
 Tensor parameter(const Tensor& self, const Tensor& given, IntSpan shape) {
-  return ops::to_dtype(ops::reshape(ops::detach(given), shape), accumulate_type(self.dtype()));
+  return ops::to_dtype(ops::reshape(ops::detach(given), shape), accumulate_type(self));
 }
 
 // Scales and what self is multiplied by, which is worked out in float32.

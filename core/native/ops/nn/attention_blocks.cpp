@@ -7,6 +7,7 @@
 #include "ops/common/declare.h"
 #include "ops/nn/attention.h"
 #include "ops/nn/norm_parts.h"
+#include "runtime/computed_dtypes.h"
 #include "tensor/geometry.h"
 #include <limits>
 
@@ -48,7 +49,7 @@ Dims statistics_sizes(const Tensor& q) {
 Two attention_blocks_rule(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask, bool is_causal,
                           double) {
   check(q, k, v, mask, is_causal);
-  return {attention_outline(q, v), outline(statistics_sizes(q), accumulate_type(q.dtype()), q.device())};
+  return {attention_outline(q, v), outline(statistics_sizes(q), accumulate_type(q), q.device())};
 }
 Two attention_blocks_parts(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask, bool is_causal,
                            double scale) {
@@ -96,8 +97,8 @@ Three attention_blocks_backward_rule(const Tensor& grad, const Tensor& q, const 
                out.dtype() == q.dtype(),
            "attention_blocks_backward: expected grad and result of shape ", IntSpan(result), " in ", q.dtype(),
            ", got ", grad.sizes(), " in ", grad.dtype(), " and ", out.sizes(), " in ", out.dtype());
-  TS_CHECK(same(lse.sizes(), rows) && lse.dtype() == accumulate_type(q.dtype()),
-           "attention_blocks_backward: expected logsumexp of shape ", IntSpan(rows), " in ", accumulate_type(q.dtype()),
+  TS_CHECK(same(lse.sizes(), rows) && lse.dtype() == accumulate_type(q),
+           "attention_blocks_backward: expected logsumexp of shape ", IntSpan(rows), " in ", accumulate_type(q),
            ", got ", lse.sizes(), " in ", lse.dtype());
   auto like = [](const Tensor& t) { return outline(t.sizes(), t.dtype(), t.device()); };
   return {like(q), like(k), like(v)};

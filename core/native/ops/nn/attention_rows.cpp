@@ -63,7 +63,7 @@ public:
     g.device = t.device();
     g.seed = place.seed;
     g.offset = place.offset + static_cast<uint64_t>(words_ * begin);
-    Tensor kept = ops::ge(uniform_tensor(t.sizes(), DType::Float32, t.device(), g), Scalar(p_));
+    Tensor kept = uniform_at_least(t.sizes(), p_, t.device(), g);
     return apply_dropout(t, kept, Scalar(p_ >= 1 ? 0.0 : 1 / (1 - p_)));
   }
 

@@ -4,6 +4,7 @@
 #include "ops/common/declare.h"
 #include "ops/common/layout.h"
 #include "ops/nn/norm_parts.h"
+#include "runtime/computed_dtypes.h"
 
 namespace ts {
 namespace {
@@ -53,7 +54,7 @@ Three forward_parts(const Tensor& input, const Tensor& weight, const Tensor& bia
                     const Tensor& running_var, bool training, double momentum, double eps) {
   Channels c(input.sizes());
   if (input.numel() == 0) {
-    Tensor nothing = filled(Dims{c.count}, 0.0, accumulate_type(input.dtype()), input.device());
+    Tensor nothing = filled(Dims{c.count}, 0.0, accumulate_type(input), input.device());
     return {Tensor(), nothing, nothing};
   }
   Tensor x = widened(input);
@@ -87,7 +88,7 @@ Three forward_rule(const Tensor& input, const Tensor& weight, const Tensor& bias
   TS_CHECK(training || (running_mean.defined() && running_var.defined()),
            "batch_norm: expected running_mean and running_var when not training");
   int64_t channels[] = {input.size(1)};
-  DType wide = accumulate_type(input.dtype());
+  DType wide = accumulate_type(input);
   return {outline_as(input), outline(channels, wide, input.device()), outline(channels, wide, input.device())};
 }
 
@@ -114,7 +115,7 @@ Three backward_rule(const Tensor& grad, const Tensor& input, const Tensor& weigh
   check_input(input);
   check_channel_vector(weight, input, "weight");
   int64_t channels[] = {input.size(1)};
-  DType wide = accumulate_type(input.dtype());
+  DType wide = accumulate_type(input);
   TS_CHECK(same(grad.sizes(), input.sizes()) && grad.dtype() == input.dtype(),
            "native_batch_norm_backward: expected grad like the input, ", input.dtype(), input.sizes(), ", got ",
            grad.dtype(), grad.sizes());

@@ -4,6 +4,7 @@
 #include "ops/common/raw.h"
 #include "ops/linalg/matmul_launch.h"
 #include "ops/nn/conv_shape.h"
+#include "runtime/computed_dtypes.h"
 
 namespace ts {
 namespace {
@@ -123,8 +124,7 @@ void backward_input(const Tensor& out, const Tensor& grad, const Tensor& weight,
   IntSpan kernel = weight.sizes().subspan(2);
   for (int64_t k : kernel) spread.push_back(k);
   for (int64_t o : grad.sizes().subspan(2)) spread.push_back(o);
-  raw_copy(out,
-           sum_windows(raw_cast(with_sizes(windows, spread), accumulate_type(out.dtype())), s, kernel, input_size));
+  raw_copy(out, sum_windows(raw_cast(with_sizes(windows, spread), accumulate_type(out)), s, kernel, input_size));
 }
 
 Tensor backward_weight_rule(const Tensor& grad, const Tensor& input, IntSpan weight_size, IntSpan stride,

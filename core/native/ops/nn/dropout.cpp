@@ -4,6 +4,7 @@
 #include "ops/common/arguments.h"
 #include "ops/common/declare.h"
 #include "ops/random/random_bits.h"
+#include "runtime/computed_dtypes.h"
 #include "runtime/interpreter.h"
 
 namespace ts {
@@ -24,7 +25,7 @@ double scale_of(double p) { return p >= 1 ? 0 : 1 / (1 - p); }
 
 // True where the element is kept: an element is dropped when its uniform number lies below p.
 Tensor keep_mask(IntSpan sizes, double p, Device device) {
-  return ops::ge(uniform_tensor(sizes, DType::Float32, device, default_generator(device)), Scalar(p));
+  return uniform_at_least(sizes, p, device, default_generator(device));
 }
 
 Pair native_dropout_rule(const Tensor& input, double p) {
@@ -43,7 +44,10 @@ void native_dropout(const Tensor& out, const Tensor& mask, const Tensor& input, 
   g.device = device;
   g.seed = place.seed;
   g.offset = place.offset;
-  compare_into(uniform_tensor(input.sizes(), DType::Float32, device, g), Scalar(p), mask);
+  if (computes_with(device, DType::Float32))
+    compare_into(uniform_tensor(input.sizes(), DType::Float32, device, g), Scalar(p), mask);
+  else
+    raw_copy(mask, uniform_at_least(input.sizes(), p, device, g));
   apply_into(input, mask, Scalar(scale_of(p)), out);
 }
 

@@ -2,6 +2,7 @@
 #include "dispatch/op_handles.h"
 #include "ops/common/declare.h"
 #include "ops/common/raw.h"
+#include "runtime/computed_dtypes.h"
 #include "tensor/geometry.h"
 
 namespace ts {
@@ -60,7 +61,7 @@ void embedding_backward(const Tensor& out, const Tensor& grad, const Tensor& ind
   if (indices.numel() == 0) return raw_fill(out, 0.0);
   Tensor g = raw_contiguous(grad), at = raw_contiguous(indices);
   check_bounds(at, num_weights, "embedding_backward");
-  DType wide = accumulate_type(grad.dtype());
+  DType wide = accumulate_type(grad);
   int64_t rows_sizes[] = {at.numel(), grad.sizes().back()};
   Tensor rows = raw_cast(alias(g, rows_sizes, contiguous_strides(rows_sizes), g->byte_offset), wide);
   Tensor where_to = flat(at);

@@ -4,6 +4,7 @@
 #include "ops/common/copy.h"
 #include "ops/common/declare.h"
 #include "runtime/backend.h"
+#include "runtime/computed_dtypes.h"
 #include <cstring>
 #include <limits>
 
@@ -150,7 +151,7 @@ void bag_maxima_gradient(GradContext& c) {
 // Without the rows in memory; undefined where they have to be: padding, means of halves.
 Tensor reduce_at_once(const Tensor& at, const Tensor& weight, const Tensor& bags, const Tensor& scale, int64_t n,
                       const char* mode) {
-  const bool mean = !std::strcmp(mode, "mean"), wide = accumulate_type(weight.dtype()) == weight.dtype();
+  const bool mean = !std::strcmp(mode, "mean"), wide = accumulate_type(weight) == weight.dtype();
   if (!std::strcmp(mode, "max")) return std::get<0>(maxima_op.multi<2>(weight, at, bags, n));
   if ((mean && !wide) || (scale.defined() && scale.dtype() != weight.dtype())) return {};
   Tensor sums = sums_op(weight, at, bags, scale.defined() ? ops::reshape(scale, Dims{-1}) : Tensor(), n);
@@ -164,7 +165,7 @@ Tensor reduce_bags(const Tensor& all_rows, const Tensor& kept, const Tensor& bag
   Tensor rows = all_rows, padding = kept.defined() ? ops::unsqueeze(ops::eq(kept, 0), int64_t{-1}) : Tensor();
   if (kept.defined()) rows = ops::masked_fill(rows, padding, maximum ? -std::numeric_limits<double>::infinity() : 0.0);
   // Of halves, the sum of a bag may be too large although its mean is not.
-  if (!std::strcmp(mode, "mean")) rows = ops::to_dtype(rows, accumulate_type(rows.dtype()));
+  if (!std::strcmp(mode, "mean")) rows = ops::to_dtype(rows, accumulate_type(rows));
   Tensor zeros = ops::zeros(Dims{n, rows.size(1)}, rows.dtype(), rows.device());
   if (maximum) {
     Tensor most = index_reduce(zeros, int64_t{0}, bags, rows, "amax", false);

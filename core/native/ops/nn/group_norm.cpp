@@ -4,6 +4,7 @@
 #include "ops/common/declare.h"
 #include "ops/nn/norm_parts.h"
 #include "ops/pointwise/fused.h"
+#include "runtime/computed_dtypes.h"
 
 namespace ts {
 namespace {
@@ -37,7 +38,7 @@ void check(const Tensor& input, int64_t groups, const Tensor& weight, const Tens
 
 Three forward_rule(const Tensor& input, const Tensor& weight, const Tensor& bias, int64_t groups, double) {
   check(input, groups, weight, bias);
-  DType wide = accumulate_type(input.dtype());
+  DType wide = accumulate_type(input);
   Dims stats = statistics_sizes(input, groups);
   return {outline(input.sizes(), input.dtype(), input.device()), outline(stats, wide, input.device()),
           outline(stats, wide, input.device())};

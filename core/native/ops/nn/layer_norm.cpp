@@ -2,6 +2,7 @@
 #include "autograd/traced.h"
 #include "ops/common/declare.h"
 #include "ops/nn/norm_parts.h"
+#include "runtime/computed_dtypes.h"
 
 namespace ts {
 namespace {
@@ -24,7 +25,7 @@ void check_shapes(const Tensor& input, IntSpan shape, const Tensor& weight, cons
              "layer_norm: Expected weight and bias to be of same shape as normalized_shape, but got ", t->sizes(),
              " and normalized_shape = ", shape);
     TS_CHECK(t->dtype() == parameter_type(input, *t), "layer_norm: expected weight and bias of the input's dtype ",
-             input.dtype(), " or of its statistics' ", accumulate_type(input.dtype()), ", got ", t->dtype());
+             input.dtype(), " or of its statistics' ", accumulate_type(input), ", got ", t->dtype());
   }
 }
 
@@ -47,7 +48,7 @@ Dims statistics_sizes(IntSpan input, size_t n) {
 
 Three forward_rule(const Tensor& input, IntSpan shape, const Tensor& weight, const Tensor& bias, double) {
   check_shapes(input, shape, weight, bias);
-  DType wide = accumulate_type(input.dtype());
+  DType wide = accumulate_type(input);
   Dims stats = statistics_sizes(input.sizes(), shape.size());
   return {outline(input.sizes(), input.dtype(), input.device()), outline(stats, wide, input.device()),
           outline(stats, wide, input.device())};
@@ -55,8 +56,7 @@ Three forward_rule(const Tensor& input, IntSpan shape, const Tensor& weight, con
 
 Three forward_parts(const Tensor& input, IntSpan shape, const Tensor& weight, const Tensor& bias, double eps) {
   if (input.numel() == 0) {
-    Tensor nothing =
-        filled(statistics_sizes(input.sizes(), shape.size()), 0.0, accumulate_type(input.dtype()), input.device());
+    Tensor nothing = filled(statistics_sizes(input.sizes(), shape.size()), 0.0, accumulate_type(input), input.device());
     return {Tensor(), nothing, nothing};
   }
   Dims dims = inner_dims(input.sizes().size(), shape.size());
@@ -88,7 +88,7 @@ Three backward_parts(const Tensor& grad, const Tensor& input, IntSpan shape, con
 Three backward_rule(const Tensor& grad, const Tensor& input, IntSpan shape, const Tensor& mean, const Tensor& rstd,
                     const Tensor& weight) {
   check_shapes(input, shape, weight, {});
-  DType wide = accumulate_type(input.dtype());
+  DType wide = accumulate_type(input);
   Dims stats = statistics_sizes(input.sizes(), shape.size());
   TS_CHECK(same(grad.sizes(), input.sizes()) && grad.dtype() == input.dtype(),
            "native_layer_norm_backward: expected grad like the input, ", input.dtype(), input.sizes(), ", got ",

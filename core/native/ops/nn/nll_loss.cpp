@@ -5,6 +5,7 @@
 #include "ops/common/raw.h"
 #include "ops/nn/losses.h"
 #include "ops/reduce/reduce_arrange.h"
+#include "runtime/computed_dtypes.h"
 
 namespace ts {
 namespace {
@@ -67,7 +68,7 @@ Two nll_forward_parts(const Tensor& self, const Tensor& target, const Tensor& we
             filled({}, 0.0, self.dtype(), self.device())};
   };
   if (self.size(0) == 0) return nothing();
-  DType wide = accumulate_type(self.dtype());
+  DType wide = accumulate_type(self);
   Tensor t = as_dtype(target, DType::Int64);
   Targets at(t, weight, self.size(1), wide, ignore_index);
   if (self.numel() == 0) return nothing(); // no classes, so every target is ignored
@@ -95,7 +96,7 @@ Tensor nll_backward_rule(const Tensor& grad, const Tensor& target, const Tensor&
 
 Tensor nll_backward_parts(const Tensor& grad, const Tensor& target, const Tensor& weight, const Tensor& total,
                           IntSpan input_size, int64_t reduction, int64_t ignore_index) {
-  DType wide = accumulate_type(grad.dtype());
+  DType wide = accumulate_type(grad);
   Tensor t = as_dtype(target, DType::Int64);
   Targets at(t, weight, input_size[1], wide, ignore_index);
   Tensor each = ops::neg(ops::mul(as_dtype(grad, wide), at.weights));
@@ -159,7 +160,7 @@ Tensor soft_cross_entropy(const Tensor& log_probs, const Tensor& target, const T
   if (weight.defined()) terms = ops::mul(terms, weight);
   int64_t dims[] = {dim};
   // Sums over classes and samples in float32 at least: of halves they may be more than a mean is.
-  Tensor losses = ops::neg(ops::sum_dim(terms, IntSpan(dims), false, accumulate_type(terms.dtype())));
+  Tensor losses = ops::neg(ops::sum_dim(terms, IntSpan(dims), false, accumulate_type(terms)));
   if (reduction != kReduceNone) losses = ops::sum(losses);
   double count = static_cast<double>(log_probs.numel()) / n_classes;
   if (reduction == kReduceMean) losses = ops::div(losses, count);
@@ -174,7 +175,7 @@ Tensor smoothed(const Tensor& log_probs, const Tensor& target, const Tensor& wei
   Tensor all_classes = class_weight.defined() ? ops::mul(log_probs, class_weight) : log_probs;
   int64_t dims[] = {dim};
   Tensor ignored = ops::eq(target, ignore_index);
-  const DType wide = accumulate_type(log_probs.dtype()); // of all classes, halves may not hold the sum
+  const DType wide = accumulate_type(log_probs); // of all classes, halves may not hold the sum
   Tensor uniform = ops::masked_fill(ops::neg(ops::sum_dim(all_classes, IntSpan(dims), false, wide)), ignored, 0.0);
   if (reduction != kReduceNone) uniform = ops::sum(uniform);
   if (reduction == kReduceMean) {

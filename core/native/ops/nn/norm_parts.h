@@ -3,16 +3,17 @@
 #include "dispatch/op_handles.h"
 #include "ops/common/raw.h"
 #include "ops/reduce/reduce_arrange.h"
+#include "runtime/computed_dtypes.h"
 
 namespace ts {
 
 // In the type statistics are kept in; an operator call, so it can be traced.
-inline Tensor widened(const Tensor& t) { return as_dtype(t, accumulate_type(t.dtype())); }
+inline Tensor widened(const Tensor& t) { return as_dtype(t, accumulate_type(t)); }
 
 // In which kernels take a weight or bias, and give its gradient: as the input, or wide where it is kept so beside a
 // half input, that neither be rounded.
 inline DType parameter_type(const Tensor& input, const Tensor& parameter) {
-  DType wide = accumulate_type(input.dtype());
+  DType wide = accumulate_type(input);
   return parameter.defined() && parameter.dtype() == wide ? wide : input.dtype();
 }
 

@@ -7,6 +7,7 @@
 #include "ops/common/layout.h"
 #include "ops/common/raw.h"
 #include "ops/nn/pool_shape.h"
+#include "runtime/computed_dtypes.h"
 #include <cmath>
 #include <limits>
 
@@ -79,8 +80,8 @@ Tensor plane_positions(const Tensor& in_window, const PoolShape& s, Device devic
 Two max_pool2d_rule(const Tensor& self, IntSpan kernel, IntSpan stride, IntSpan padding, IntSpan dilation,
                     bool ceil_mode) {
   const char* op = "max_pool2d";
-  TS_CHECK(!is_complex(self.dtype()) && self.dtype() != DType::Bool, op, ": \"max_pool2d\" not implemented for '",
-           self.dtype(), "'");
+  TS_CHECK_KIND(ErrorKind::NotImplemented, !is_complex(self.dtype()) && self.dtype() != DType::Bool, op,
+                ": \"max_pool2d\" not implemented for '", self.dtype(), "'; expected real numbers");
   PoolShape s = pool_shape(self.sizes(), kernel, stride, padding, dilation, ceil_mode, op);
   return {outline_as(self, s.output, self.dtype()), outline_as(self, s.output, DType::Int64)};
 }
@@ -115,7 +116,7 @@ void max_pool2d_backward(const Tensor& out, const Tensor& grad, const Tensor& in
   const Tensor &g = grad, &at = indices;
   Dims planes(input_size.first(input_size.size() - 2));
   planes.push_back(plane_of(input_size));
-  DType wide = accumulate_type(grad.dtype());
+  DType wide = accumulate_type(grad);
   Tensor sums = filled(planes, 0.0, wide, grad.device());
   if (grad.numel()) sums = ops::scatter_add(sums, int64_t{-1}, flat_planes(at), flat_planes(raw_cast(g, wide)));
   raw_copy(out, ops::reshape(sums, input_size));
@@ -208,7 +209,7 @@ void avg_pool2d(const Tensor& out, const Tensor& self, IntSpan kernel, IntSpan s
   Tensor x = in_layout(self, is_channels_last(self));
   if (!is_floating(self.dtype())) return raw_copy(out, whole_averages(x, s, include_padding, divisor));
   if (has_wide_windows(s)) {
-    DType wide = accumulate_type(x.dtype());
+    DType wide = accumulate_type(x);
     Tensor sums = wide_window_sums(raw_cast(x, wide), s, false);
     return raw_copy(out, ops::mul(sums, window_scales(s, include_padding, divisor, wide, x.device())));
   }
@@ -223,7 +224,7 @@ void avg_pool2d(const Tensor& out, const Tensor& self, IntSpan kernel, IntSpan s
           .param(divisor)
           .run())
     return;
-  DType wide = accumulate_type(x.dtype());
+  DType wide = accumulate_type(x);
   int64_t kernel_dims[] = {2, 3};
   Tensor sums = ops::sum_dim(pool_windows(raw_cast(x, wide), s, 0), IntSpan(kernel_dims));
   raw_copy(out, ops::reshape(ops::mul(sums, window_scales(s, include_padding, divisor, wide, x.device())), s.output));
@@ -243,7 +244,7 @@ void avg_pool2d_backward(const Tensor& out, const Tensor& grad, IntSpan input_si
   PoolShape s = pool_shape(input_size, kernel, stride, padding, Dims{1}, ceil_mode, "avg_pool2d_backward");
   Tensor g = in_layout(grad, is_channels_last(grad));
   if (has_wide_windows(s)) {
-    DType wide = accumulate_type(g.dtype());
+    DType wide = accumulate_type(g);
     Tensor share = ops::mul(raw_cast(g, wide), window_scales(s, include_padding, divisor, wide, g.device()));
     return raw_copy(out, wide_window_sums(share, s, true));
   }
@@ -259,7 +260,7 @@ void avg_pool2d_backward(const Tensor& out, const Tensor& grad, IntSpan input_si
           .param(divisor)
           .run())
     return;
-  DType wide = accumulate_type(g.dtype());
+  DType wide = accumulate_type(g);
   Tensor share = ops::mul(raw_cast(g, wide), window_scales(s, include_padding, divisor, wide, g.device()));
   Dims spread(s.output), strides(share.strides());
   if (spread.size() == 3) {

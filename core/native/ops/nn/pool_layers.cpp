@@ -6,6 +6,7 @@
 #include "ops/common/raw.h"
 #include "ops/nn/pool_shape.h"
 #include "ops/reduce/reduce_arrange.h"
+#include "runtime/computed_dtypes.h"
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -77,7 +78,7 @@ std::vector<Window> adaptive_windows(int64_t n, int64_t size) {
 // Many windows at once: the first elements of all, the second ones, as many as the longest has, which are hardly more
 // than there are.
 Tensor adaptive_gathered(const Tensor& self, size_t dim, int64_t n, bool maximum) {
-  Tensor x = maximum ? self : as_dtype(self, accumulate_type(self.dtype()));
+  Tensor x = maximum ? self : as_dtype(self, accumulate_type(self));
   const std::vector<Window> all = adaptive_windows(n, x.sizes()[dim]);
   int64_t longest = 0;
   for (const Window& w : all) longest = std::max(longest, w.end - w.begin);
@@ -128,6 +129,8 @@ Tensor adaptive_along(const Tensor& x, int64_t dim, int64_t n, bool maximum) {
 }
 
 void check_adaptive(const Tensor& self, IntSpan output, size_t n, const char* op) {
+  TS_CHECK_KIND(ErrorKind::NotImplemented, is_floating(self.dtype()) || is_complex(self.dtype()) || !self.numel(), op,
+                ": \"", op, "\" not implemented for '", self.dtype(), "'; expected a floating input");
   TS_CHECK(self.sizes().size() == n + 1 || self.sizes().size() == n + 2, op, ": Expected ", n + 1, "D or ", n + 2,
            "D tensor, but got ", self.sizes());
   for (size_t d = self.sizes().size() - n; d < self.sizes().size(); ++d)
@@ -146,16 +149,20 @@ Tensor no_windows(const Tensor& self, IntSpan output) {
   return ops::reshape(ops::narrow(ops::flatten(self), int64_t{0}, int64_t{0}, int64_t{0}), sizes);
 }
 
+// One mean of each plane, with the strides of a tensor whose channels are innermost where self is one.
+Tensor plane_means(const Tensor& self) {
+  if (!is_channels_last(self)) return ops::mean_dim(self, IntSpan(Dims{-2, -1}), true);
+  Tensor means = ops::mean_dim(ops::permute(self, Dims{0, 2, 3, 1}), IntSpan(Dims{1, 2}), true);
+  return ops::permute(means, Dims{0, 3, 1, 2});
+}
+
 Tensor adaptive_avg_pool2d(const Tensor& self, IntSpan output_size) {
   const char* op = "adaptive_avg_pool2d";
   Dims output = per_dim(output_size, 2, op, "output_size");
   check_adaptive(self, output, 2, op);
   int64_t h = self.size(-2), w = self.size(-1);
-  if (output[0] == 0 || output[1] == 0) return no_windows(self, output);
-  if (output[0] == 1 && output[1] == 1) {
-    int64_t plane[] = {-2, -1};
-    return ops::mean_dim(self, IntSpan(plane), true);
-  }
+  if (output[0] == 0 || output[1] == 0 || !self.numel()) return no_windows(self, output);
+  if (output[0] == 1 && output[1] == 1) return plane_means(self);
   int64_t kernel[] = {h / output[0], w / output[1]};
   if (h % output[0] == 0 && w % output[1] == 0) return avg_op(self, IntSpan(kernel), IntSpan(kernel));
   return as_laid_out(self, adaptive_along(adaptive_along(self, -2, output[0], false), -1, output[1], false));
@@ -171,7 +178,7 @@ Tensor adaptive_max_pool2d(const Tensor& self, IntSpan output_size) {
   const char* op = "adaptive_max_pool2d";
   Dims output = per_dim(output_size, 2, op, "output_size");
   check_adaptive(self, output, 2, op);
-  if (output[0] == 0 || output[1] == 0) return no_windows(self, output);
+  if (output[0] == 0 || output[1] == 0 || !self.numel()) return no_windows(self, output);
   int64_t h = self.size(-2), w = self.size(-1), kernel[] = {h / output[0], w / output[1]};
   if (output[0] == 1 && output[1] == 1 && h * w > 0 &&
       !is_channels_last(self)) // a maximum of all: rows as long as planes

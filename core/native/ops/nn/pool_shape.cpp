@@ -56,7 +56,7 @@ PoolShape pool_shape(IntSpan input, IntSpan kernel, IntSpan stride, IntSpan padd
   for (size_t d = 0; d < 2; ++d) {
     TS_CHECK(s.kernel[d] > 0 && s.kernel[d] < kLimit, op, ": kernel size should be greater than zero, but got ",
              kernel);
-    TS_CHECK(s.stride[d] > 0 && s.stride[d] < kLimit, op, ": stride should be greater than zero, but got ", stride);
+    TS_CHECK(s.stride[d] > 0 && s.stride[d] < kLimit, op, ": stride must be greater than zero, but got ", stride);
     TS_CHECK(s.dilation[d] > 0 && s.dilation[d] < kLimit, op, ": dilation should be greater than zero, but got ",
              dilation);
     TS_CHECK(s.padding[d] >= 0 && s.padding[d] <= ((s.kernel[d] - 1) * s.dilation[d] + 1) / 2, op,

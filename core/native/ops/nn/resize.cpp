@@ -3,6 +3,7 @@
 #include "ops/common/copy.h"
 #include "ops/common/declare.h"
 #include "ops/common/layout.h"
+#include "runtime/computed_dtypes.h"
 #include <cmath>
 #include <cstring>
 #include <utility>
@@ -221,7 +222,7 @@ Tensor interpolate(const Tensor& input, std::optional<IntSpan> size, std::span<c
   Dims out = output_sizes(plane, size, scales);
   bool weighted = smooth || m == Mode::Area;
   bool bytes = weighted && input.dtype() == DType::UInt8;
-  DType wide = bytes ? DType::Float32 : weighted ? accumulate_type(input.dtype()) : input.dtype();
+  DType wide = bytes ? DType::Float32 : weighted ? accumulate_type(input) : input.dtype();
   Tensor x = wide == input.dtype() ? input : ops::to_dtype(input, wide);
   // Channels that lie together move together.
   const bool channels_last = plane.size() == 2 && is_channels_last(input);

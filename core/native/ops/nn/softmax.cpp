@@ -2,6 +2,7 @@
 #include "dispatch/op_handles.h"
 #include "ops/common/declare.h"
 #include "ops/reduce/reduce_arrange.h"
+#include "runtime/computed_dtypes.h"
 #include "runtime/empty.h"
 #include "tensor/geometry.h"
 
@@ -14,7 +15,7 @@ const Op softmax_op("softmax"), softmax_backward_op("softmax_backward"),
 // x - max over dim, in the accumulation type.
 Tensor shifted(const Tensor& self, int64_t dim, DType dtype) {
   Tensor x = dtype == DType::Undefined ? self : as_dtype(self, dtype);
-  Tensor wide = as_dtype(x, accumulate_type(x.dtype()));
+  Tensor wide = as_dtype(x, accumulate_type(x));
   int64_t dims[] = {dim};
   return ops::sub(wide, ops::amax(wide, IntSpan(dims), true));
 }
@@ -61,7 +62,7 @@ Tensor log_softmax_backward_rule(const Tensor& grad, const Tensor& output, int64
   return backward_rule("log_softmax_backward", grad, output, dim);
 }
 
-Tensor widened(const Tensor& t) { return as_dtype(t, accumulate_type(t.dtype())); }
+Tensor widened(const Tensor& t) { return as_dtype(t, accumulate_type(t)); }
 
 // dx = y * (dy - sum(dy * y))
 Tensor softmax_backward_parts(const Tensor& grad, const Tensor& output, int64_t dim) {

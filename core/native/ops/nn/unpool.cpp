@@ -3,6 +3,7 @@
 #include "ops/common/check.h"
 #include "ops/common/copy.h"
 #include "ops/common/declare.h"
+#include "ops/common/layout.h"
 #include "ops/nn/conv_shape.h"
 
 namespace ts {
@@ -24,20 +25,36 @@ struct Windows {
   }
 };
 
-Two adaptive_max_pool2d_with_indices(const Tensor& self, IntSpan output_size) {
+// The elements at `indices` of each flattened plane: what is recorded keeps the indices, which nobody may change then.
+Tensor taken(const Tensor& self, const Tensor& indices) {
+  Tensor found = ops::gather(ops::flatten(self, int64_t{-2}), int64_t{-1}, ops::flatten(indices, int64_t{-2}));
+  return as_laid_out(self, ops::reshape(found, indices.sizes()));
+}
+
+Two adaptive_max_pool2d_with_indices(const Tensor& input, IntSpan output_size) {
   const char* op = "adaptive_max_pool2d";
+  const Tensor self = ops::detach(input);
   Dims n = per_dim(output_size, 2, op, "output_size");
+  TS_CHECK_KIND(ErrorKind::NotImplemented, is_floating(self.dtype()) || !self.numel(), op, ": \"", op,
+                "\" not implemented for '", self.dtype(), "'; expected a floating input");
   TS_CHECK(self.ndim() == 3 || self.ndim() == 4, op, ": Expected 3D or 4D tensor, but got ", self.sizes());
-  TS_CHECK(self.size(-1) > 0 && self.size(-2) > 0 && self.size(-3) > 0, op,
+  TS_CHECK(self.size(-1) > 0 && self.size(-2) > 0 && (self.ndim() == 3 || self.size(-3) > 0), op,
            ": Expected input to have non-zero size for non-batch dimensions, but input has sizes ", self.sizes());
-  TS_CHECK(n[0] > 0 && n[1] > 0 && n[0] < int64_t{1} << 31 && n[1] < int64_t{1} << 31, op,
-           ": expected positive output sizes, got ", output_size);
+  TS_CHECK(n[0] >= 0 && n[1] >= 0 && n[0] < int64_t{1} << 31 && n[1] < int64_t{1} << 31, op,
+           ": elements of output_size must be greater than or equal to 0, but got ", output_size);
+  Dims sizes(self.sizes().first(self.sizes().size() - 2));
+  sizes.push_back(n[0]);
+  sizes.push_back(n[1]);
+  if (n[0] == 0 || n[1] == 0 || !self.numel()) {
+    Tensor none = ops::narrow(ops::flatten(input), int64_t{0}, int64_t{0}, int64_t{0});
+    return {ops::reshape(none, sizes), ops::zeros(sizes, DType::Int64, self.device())};
+  }
   Windows rows(self.size(-2), n[0]), columns(self.size(-1), n[1]);
   Tensor x = ops::index_select(ops::index_select(self, int64_t{-2}, from_host(rows.at, self.device())), int64_t{-1},
                                from_host(columns.at, self.device()));
   int64_t planes = self.numel() / (self.size(-1) * self.size(-2)), taps = rows.width * columns.width;
   x = ops::permute(ops::reshape(x, Dims{planes, n[0], rows.width, n[1], columns.width}), Dims{0, 1, 3, 2, 4});
-  auto [values, tap] = ops::max_dim.multi<2>(ops::reshape(x, Dims{planes, n[0], n[1], taps}), int64_t{-1});
+  Tensor tap = ops::max_dim.multi<2>(ops::reshape(x, Dims{planes, n[0], n[1], taps}), int64_t{-1})[1];
   std::vector<int64_t> places;
   for (int64_t r = 0; r < n[0]; ++r)
     for (int64_t c = 0; c < n[1]; ++c)
@@ -46,11 +63,9 @@ Two adaptive_max_pool2d_with_indices(const Tensor& self, IntSpan output_size) {
                          columns.at[static_cast<size_t>(c * columns.width + k % columns.width)]);
   Tensor table = ops::expand(reshaped(from_host(places, self.device()), Dims{1, n[0], n[1], taps}),
                              Dims{planes, n[0], n[1], taps});
-  Tensor indices = ops::gather(table, int64_t{-1}, ops::unsqueeze(tap, int64_t{-1}));
-  Dims sizes(self.sizes().first(self.sizes().size() - 2));
-  sizes.push_back(n[0]);
-  sizes.push_back(n[1]);
-  return {ops::reshape(values, sizes), ops::reshape(indices, sizes)};
+  Tensor at = ops::gather(table, int64_t{-1}, ops::unsqueeze(tap, int64_t{-1}));
+  Tensor indices = as_laid_out(self, ops::reshape(at, sizes));
+  return {taken(input, indices), indices};
 }
 
 Tensor max_unpool(const Tensor& self, const Tensor& indices, IntSpan output_size) {
@@ -67,11 +82,11 @@ Tensor max_unpool(const Tensor& self, const Tensor& indices, IntSpan output_size
            " or ", spatial + 2, " dimensions, got ", self.sizes());
   Dims lead(self.sizes().first(ndim - spatial)), flat(lead), sizes(lead), given(lead);
   flat.push_back(checked_numel(output_size));
-  given.push_back(-1);
+  given.push_back(checked_numel(self.sizes().last(spatial)));
   for (int64_t s : output_size) sizes.push_back(s);
-  if (self.numel() == 0) return ops::zeros(sizes, self.dtype(), self.device());
   Tensor zeros = ops::zeros(flat, self.dtype(), self.device());
-  return ops::reshape(ops::scatter(zeros, int64_t{-1}, ops::reshape(indices, given), ops::reshape(self, given)), sizes);
+  Tensor filled = ops::scatter(zeros, int64_t{-1}, ops::reshape(indices, given), ops::reshape(self, given));
+  return as_laid_out(self, ops::reshape(filled, sizes));
 }
 
 } // namespace

@@ -7,6 +7,7 @@
 #include "ops/common/promotion.h"
 #include "ops/index/gather_scatter.h"
 #include "ops/reduce/reduce_arrange.h"
+#include "runtime/computed_dtypes.h"
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -176,7 +177,7 @@ void histc(const Tensor& out, const Tensor& self, int64_t bins, Scalar min, Scal
   if (!is_floating(self.dtype())) low = std::trunc(low), high = std::trunc(high);
   raw_fill(out, Scalar(0));
   if (self.numel() == 0) return;
-  Tensor x = raw_cast(raw_view(raw_contiguous(self), Dims{self.numel()}), accumulate_type(self.dtype()));
+  Tensor x = raw_cast(raw_view(raw_contiguous(self), Dims{self.numel()}), accumulate_type(self));
   if (low == high) {
     low = host_double(ops::amin(x));
     high = host_double(ops::amax(x));

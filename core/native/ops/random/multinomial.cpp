@@ -5,6 +5,7 @@
 #include "ops/common/copy.h"
 #include "ops/common/declare.h"
 #include "ops/random/random_bits.h"
+#include "runtime/computed_dtypes.h"
 #include "tensor/geometry.h"
 #include <cmath>
 
@@ -65,7 +66,7 @@ Tensor multinomial_rule(const Tensor& self, int64_t num_samples, bool replacemen
 }
 void multinomial(const Tensor& out, const Tensor& self, int64_t num_samples, bool replacement, Generator* given) {
   Generator& g = generator_for(given, self.device(), "multinomial");
-  Tensor p = raw_contiguous(is_half(self.dtype()) ? raw_cast(self, DType::Float32) : self);
+  Tensor p = raw_contiguous(raw_cast(self, accumulate_type(self)));
   if (self.ndim() == 1) p = raw_view(p, Dims{1, self.numel()});
   check_weights(p);
   Tensor drawn = replacement ? with_replacement(p, num_samples, g) : without_replacement(p, num_samples, g);

@@ -5,6 +5,7 @@
 #include "ops/common/copy.h"
 #include "ops/common/declare.h"
 #include "ops/common/raw.h"
+#include "runtime/computed_dtypes.h"
 #include "runtime/interpreter.h"
 #include "tensor/geometry.h"
 #include <algorithm>
@@ -80,7 +81,7 @@ void fill_normal(const Tensor& t, Generator& g) {
   if (t.is_contiguous() && launch_fill(kRandn, t, g.seed, offset)) return;
   int64_t pairs[] = {t.numel(), 2};
   Tensor words = bits_at(pairs, wide ? DType::UInt64 : DType::UInt32, t.device(), g.seed, offset);
-  Tensor u = uniform_from(words, wide ? DType::Float64 : DType::Float32);
+  Tensor u = uniform_from(words, accumulate_type(t));
   Tensor z = box_muller(ops::select(u, 1, 0), ops::select(u, 1, 1));
   raw_copy(t, reshaped(raw_contiguous(z), t.sizes()));
 }
@@ -89,6 +90,17 @@ Tensor uniform_tensor(IntSpan sizes, DType t, Device device, Generator& g) {
   Tensor out = empty_tensor(sizes, t, device);
   fill_uniform(out, g);
   return out;
+}
+
+Tensor uniform_steps(IntSpan sizes, Device device, Generator& g) {
+  return raw_cast(shift_right(random_bits(sizes, DType::UInt32, device, g), Scalar(8)), DType::Int64);
+}
+
+Tensor uniform_at_least(IntSpan sizes, double p, Device device, Generator& g) {
+  if (computes_with(device, DType::Float32))
+    return ops::ge(uniform_tensor(sizes, DType::Float32, device, g), Scalar(p));
+  const auto least = static_cast<int64_t>(std::ceil(std::ldexp(static_cast<double>(static_cast<float>(p)), 24)));
+  return ops::ge(uniform_steps(sizes, device, g), Scalar(least));
 }
 
 Tensor normal_tensor(IntSpan sizes, DType t, Device device, Generator& g) {

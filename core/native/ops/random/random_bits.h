@@ -22,6 +22,10 @@ Tensor random_bits(IntSpan sizes, DType t, Device device, Generator& g);
 // Contiguous fresh tensors: uniform in [0, 1), standard normal; t floating.
 Tensor uniform_tensor(IntSpan sizes, DType t, Device device, Generator& g);
 Tensor normal_tensor(IntSpan sizes, DType t, Device device, Generator& g);
+// Uniform float32 numbers as int64 multiples of 2^-24, for devices without float32.
+Tensor uniform_steps(IntSpan sizes, Device device, Generator& g);
+// True where a uniform float32 number is at least p: the same elements on a device without float32.
+Tensor uniform_at_least(IntSpan sizes, double p, Device device, Generator& g);
 // RuntimeError unless every integer in [low, high) is a value of t: a draw is never rounded or wrapped.
 void check_integer_range(int64_t low, int64_t high, DType t, const char* op);
 // The dtype, or the default one. NotImplementedError unless it is floating.

@@ -6,6 +6,7 @@
 #include "ops/common/declare.h"
 #include "ops/common/raw.h"
 #include "ops/random/random_bits.h"
+#include "runtime/computed_dtypes.h"
 #include "tensor/geometry.h"
 #include <cmath>
 
@@ -81,8 +82,8 @@ void random_rule(const Tensor& self, Generator* g) { random_from_rule(self, 0, s
 void random_(const Tensor& self, Generator* g) { random_from(self, 0, std::nullopt, g); }
 
 Tensor uniforms_for(const Tensor& self, Generator* g) {
-  return uniform_tensor(self.sizes(), self.dtype() == DType::Float64 ? DType::Float64 : DType::Float32, self.device(),
-                        generator_of(self, g));
+  const DType t = is_floating(self.dtype()) ? accumulate_type(self) : DType::Float32;
+  return uniform_tensor(self.sizes(), t, self.device(), generator_of(self, g));
 }
 
 // Values of float32 at least into self, none of them rounded to an end that their range excludes: infinity, nor zero
@@ -116,7 +117,7 @@ void log_normal_rule(const Tensor& self, double, double std, Generator* g) {
   check_draw(self, g, "log_normal_");
 }
 void log_normal_(const Tensor& self, double mean, double std, Generator* g) {
-  Tensor normal = empty_tensor(self.sizes(), accumulate_type(self.dtype()), self.device());
+  Tensor normal = empty_tensor(self.sizes(), accumulate_type(self), self.device());
   fill_normal(normal, generator_of(self, g));
   if (self.numel()) copy_finite(self, ops::exp(ops::add(ops::mul(normal, Scalar(std)), Scalar(mean))), 0);
 }
@@ -154,8 +155,24 @@ void bernoulli_float_rule(const Tensor& self, double p, Generator* g) {
   check_probability(p, "bernoulli_");
   check_draw(self, g, "bernoulli_");
 }
+// True where a uniform number is below p: that of float32, as whole numbers of 2^-24, on a device without it.
+Tensor drawn_below(const Tensor& self, double p, Generator* g) {
+  if (self.dtype() == DType::Float64 || computes_with(self.device(), DType::Float32))
+    return ops::lt(uniforms_for(self, g), Scalar(p));
+  return ops::logical_not(uniform_at_least(self.sizes(), p, self.device(), generator_of(self, g)));
+}
+Tensor drawn_below(const Tensor& self, const Tensor& p, Generator* g) {
+  if (self.dtype() == DType::Float64 || computes_with(self.device(), DType::Float32))
+    return ops::lt(uniforms_for(self, g), p);
+  static const Op floor_op("floor"), ceil_op("ceil");
+  Tensor scaled = ops::mul(p, Scalar(0x1p12)), high = floor_op(scaled); // halves hold either, and what is left
+  Tensor low = ceil_op(ops::mul(ops::sub(scaled, high), Scalar(0x1p12)));
+  Tensor limit = ops::add(ops::mul(raw_cast(high, DType::Int64), Scalar(4096)), raw_cast(low, DType::Int64));
+  return ops::lt(uniform_steps(self.sizes(), self.device(), generator_of(self, g)), limit);
+}
+
 void bernoulli_float(const Tensor& self, double p, Generator* g) {
-  if (self.numel()) copy_into(self, ops::lt(uniforms_for(self, g), Scalar(p)));
+  if (self.numel()) copy_into(self, drawn_below(self, p, g));
 }
 
 // Waits for the device.
@@ -174,7 +191,7 @@ void bernoulli_tensor_rule(const Tensor& self, const Tensor& p, Generator* g) {
 void bernoulli_tensor(const Tensor& self, const Tensor& p, Generator* g) {
   check_probabilities(p, "bernoulli_");
   Tensor seen = raw_expand(p, self.sizes(), "bernoulli_");
-  if (self.numel()) copy_into(self, ops::lt(uniforms_for(self, g), seen));
+  if (self.numel()) copy_into(self, drawn_below(self, seen, g));
 }
 
 Tensor bernoulli_rule(const Tensor& self, Generator* g) {
@@ -184,7 +201,7 @@ Tensor bernoulli_rule(const Tensor& self, Generator* g) {
 }
 void bernoulli(const Tensor& out, const Tensor& self, Generator* g) {
   check_probabilities(self, "bernoulli");
-  raw_copy(out, ops::lt(uniforms_for(self, g), self));
+  raw_copy(out, drawn_below(self, self, g));
 }
 Tensor bernoulli_p_rule(const Tensor& self, double p, Generator* g) {
   check_probability(p, "bernoulli_");

@@ -3,6 +3,7 @@
 #include "ops/common/declare.h"
 #include "ops/common/raw.h"
 #include "ops/reduce/reduce_arrange.h"
+#include "runtime/computed_dtypes.h"
 #include "runtime/interpreter.h"
 #include "tensor/geometry.h"
 #include <cmath>
@@ -74,7 +75,7 @@ void moments_into(const Tensor& var, const Tensor& mean, const Tensor& self, Dim
   }
   if (is_complex(self.dtype())) return moments_of_parts(var, mean, self, dims, correction);
   if (run_moments(kVarMean, var, mean, self, dims, correction)) return;
-  Tensor x = raw_cast(self, accumulate_type(self.dtype()));
+  Tensor x = raw_cast(self, accumulate_type(self));
   Dims list = dim_list(dims);
   double count = static_cast<double>(reduced_count(self.sizes(), dims));
   // An empty list would mean every dim.
@@ -124,7 +125,7 @@ void std_(const Tensor& out, const Tensor& self, OptionalDims dim, std::optional
     if (run_moments(kStdMean, out, mean, self, dim_set(dim, self.ndim(), "std"), by)) return;
   }
   // PyTorch rounds the variance of complex numbers to the dtype first.
-  DType wide = is_complex(self.dtype()) ? out.dtype() : accumulate_type(out.dtype());
+  DType wide = is_complex(self.dtype()) ? out.dtype() : accumulate_type(out);
   Tensor squared = wide == out.dtype() ? out : empty_tensor(out.sizes(), wide, out.device());
   variance_into(squared, wide == out.dtype() ? self : raw_cast(self, wide), dim, by);
   sqrt_in_place(squared);

@@ -3,6 +3,7 @@
 #include "ops/common/raw.h"
 #include "ops/pointwise/fused_programs.h"
 #include "ops/reduce/reduce_arrange.h"
+#include "runtime/computed_dtypes.h"
 
 namespace ts {
 namespace {
@@ -58,7 +59,7 @@ Tensor mean_outline(const Tensor& self, DimSet dims, bool keepdim, DType asked) 
 }
 // Half types are summed and divided in float32: the sum alone may overflow.
 void mean_into(const Tensor& out, const Tensor& self, DimSet dims) {
-  DType wide = accumulate_type(out.dtype());
+  DType wide = accumulate_type(out);
   Tensor total = wide == out.dtype() ? out : empty_tensor(out.sizes(), wide, out.device());
   accumulate_into(total, TS_R_SUM, self, dims);
   ops::div_(total, static_cast<double>(reduced_count(self.sizes(), dims)));
@@ -160,7 +161,7 @@ Tensor numbers_rule(const Tensor& self, OptionalDims dim, bool keepdim, DType dt
 }
 void sum_numbers(const Tensor& out, const Tensor& self, OptionalDims dim, bool, DType) {
   DimSet dims = dim_set(dim, self.ndim(), "nansum");
-  DType wide = accumulate_type(out.dtype());
+  DType wide = accumulate_type(out);
   Tensor x = casts_addends(out.dtype(), self.dtype()) ? raw_cast(self, out.dtype()) : self;
   Tensor total = wide == out.dtype() ? out : empty_tensor(out.sizes(), wide, out.device());
   if (!reduce_program_into(total, TS_R_SUM, x, dims, program_of("select(x != x, 0, x)")))
@@ -186,10 +187,11 @@ Tensor nanmean(const Tensor& self, OptionalDims dim, bool keepdim, DType dtype) 
            self.dtype());
   const DType asked = dtype == DType::Undefined ? self.dtype() : dtype;
   // Of halves, the sum may be more than they hold although the mean is not.
-  Tensor total = nansum(self, dim, keepdim, is_half(asked) ? DType::Float32 : dtype);
+  const DType wide = accumulate_type(asked, self.device());
+  Tensor total = nansum(self, dim, keepdim, wide == asked ? dtype : wide);
   Tensor counted = ops::sum_dim(ops::logical_not(ops::isnan(self)), dim, keepdim, DType::Int64);
   Tensor mean = ops::div(total, counted);
-  return is_half(asked) ? ops::to_dtype(mean, asked) : mean;
+  return wide == asked ? mean : ops::to_dtype(mean, asked);
 }
 
 const Op raw_sum_to_size("_sum_to_size");

@@ -4,6 +4,7 @@
 #include "ops/common/raw.h"
 #include "ops/common/storage_dtypes.h"
 #include "ops/reduce/reduce_arrange.h"
+#include "runtime/computed_dtypes.h"
 
 namespace ts {
 namespace {
@@ -187,7 +188,7 @@ Tensor logcumsumexp(const Tensor& self, int64_t dim) {
   int64_t d = wrap_dim(dim, self.ndim(), "logcumsumexp");
   if (self.ndim() == 0 || self.numel() == 0) return ops::clone(self);
   if (self.size(d) == 1) return ops::clone(self);
-  Tensor sums = running_log_sum(as_dtype(self, accumulate_type(self.dtype())), d);
+  Tensor sums = running_log_sum(as_dtype(self, accumulate_type(self)), d);
   return as_dtype(ops::contiguous(sums), self.dtype());
 }
 

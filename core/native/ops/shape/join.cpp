@@ -4,6 +4,7 @@
 #include "ops/common/arguments.h"
 #include "ops/common/copy.h"
 #include "ops/common/declare.h"
+#include "ops/common/layout.h"
 #include "ops/common/promotion.h"
 #include <algorithm>
 
@@ -49,25 +50,6 @@ CatShape cat_shape(TensorList tensors, int64_t dim) {
   }
   shape.sizes[shape.dim] = total;
   return shape;
-}
-
-// The format that PyTorch takes over from a tensor: channels last also where the elements have gaps, and not where the
-// strides could be either.
-MemoryFormat suggested_format(IntSpan sizes, IntSpan strides) {
-  size_t ndim = sizes.size();
-  if ((ndim != 4 && ndim != 5) || strides[1] == 0) return MemoryFormat::Contiguous;
-  int64_t least = 0; // what the next dim's stride has to reach
-  auto grows = [&](size_t d) {
-    if (sizes[d] == 0 || strides[d] < least) return false;
-    if (d == 0 && least == strides[1]) return false; // nothing told the formats apart
-    least = sizes[d] > 1 ? strides[d] * sizes[d] : strides[d];
-    return true;
-  };
-  if (!grows(1)) return MemoryFormat::Contiguous;
-  for (size_t d = ndim; d-- > 2;)
-    if (!grows(d)) return MemoryFormat::Contiguous;
-  if (!grows(0)) return MemoryFormat::Contiguous;
-  return ndim == 4 ? MemoryFormat::ChannelsLast : MemoryFormat::ChannelsLast3d;
 }
 
 // Channels-last when every operand is.

@@ -7,6 +7,7 @@
 #include "ops/common/declare.h"
 #include "ops/common/raw.h"
 #include "runtime/backend.h"
+#include "runtime/computed_dtypes.h"
 #include "runtime/empty.h"
 #include "tensor/geometry.h"
 
@@ -280,7 +281,7 @@ void as_strided_gradient(GradContext& c) {
   Tensor buffer = ops::index_add(zeros, 0, positions_of(size, stride, offset - base, device), ops::flatten(c.grad()));
   Tensor at = positions_of(sizes, own, start - base, device);
   if (may_overlap(sizes, own)) {
-    Tensor ones = ops::ones(IntSpan(&n, 1), accumulate_type(c.grad().dtype()), device);
+    Tensor ones = ops::ones(IntSpan(&n, 1), accumulate_type(c.grad()), device);
     Tensor shares = ops::index_add(ops::zeros_like(ones), 0, at, ops::index_select(ones, 0, at));
     buffer = ops::to_dtype(ops::div(buffer, ops::maximum(shares, ones)), c.grad().dtype());
   }

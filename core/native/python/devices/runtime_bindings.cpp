@@ -77,6 +77,11 @@ pb::dict backend_kernels(const std::string& name) {
   return found;
 }
 
+bool has_kernel(const std::string& name, const std::string& kernel) {
+  Backend& b = named_backend(name);
+  return KernelId::known(kernel) && b.device_count() > 0 && b.kernel(KernelId(kernel.c_str()), 0);
+}
+
 pb::dict device_properties(const pb::object& device) {
   using namespace pybind11::literals;
   Device d = device_arg(device);
@@ -120,6 +125,7 @@ void define_backends(pb::module_& m) {
     return std::vector<std::string>(names.begin(), names.end());
   });
   m.def("_backend_kernels", backend_kernels);
+  m.def("_has_kernel", has_kernel);
   m.def("_set_device_alias", set_device_alias);
   m.def("_real_device_name", [](const std::string& name) { return real_device_name(name); });
   m.def("_set_warn_always", [](bool on) { warn_always() = on; });

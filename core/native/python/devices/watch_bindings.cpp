@@ -2,6 +2,7 @@
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
+#include "dispatch/launch.h"
 #include "dispatch/recording.h"
 #include "ops/pointwise/expr.h"
 #include "python/devices/runtime_bindings.h"
@@ -34,9 +35,32 @@ pb::list activity_tuples(const std::vector<DeviceActivity>& activities) {
   return all;
 }
 
+// The kernel itself, which the core does not ask for what it knows without: products over no elements. False where it
+// declines.
+bool run_matmul_kernel(const pb::object& out, const pb::object& a, const pb::object& b, const pb::object& add) {
+  static const KernelId kMatmul("matmul");
+  constexpr const char* op = "matmul";
+  const Tensor &y = ts::py::expect_tensor(out.ptr(), op), &x = ts::py::expect_tensor(a.ptr(), op),
+               &z = ts::py::expect_tensor(b.ptr(), op);
+  TS_CHECK(y.ndim() == 2 && x.ndim() == 2 && z.ndim() == 2 && x.size(0) == y.size(0) && z.size(1) == y.size(1) &&
+               x.size(1) == z.size(0),
+           op, ": expected matrices of which the first is the product of the others, got ", y.sizes(), ", ", x.sizes(),
+           " and ", z.sizes());
+  Launch launch(kMatmul, y.device());
+  launch.out(y).in(x).in(z);
+  if (!add.is_none()) {
+    const Tensor& w = ts::py::expect_tensor(add.ptr(), op);
+    TS_CHECK(w.ndim() == 2 && w.size(0) == y.size(0) && w.size(1) == y.size(1), op, ": expected a third of the sizes ",
+             y.sizes(), ", got ", w.sizes());
+    launch.in(w);
+  }
+  return launch.compute(accumulate_type(y.dtype())).run();
+}
+
 } // namespace
 
 void define_watch(pb::module_& m) {
+  m.def("_run_matmul_kernel", run_matmul_kernel);
   m.def("_start_kernel_profile", start_kernel_profile);
   m.def("_stop_kernel_profile", [] { return event_tuples(stop_kernel_profile()); });
   m.def("_take_kernel_events", [] { return event_tuples(take_kernel_events()); });

@@ -317,6 +317,7 @@ void define_graph(pb::module_& m) {
       .def("begin", &Recorder::begin)
       .def("end", &Recorder::end)
       .def("cancel", &Recorder::cancel)
+      .def_property_readonly("num_calls", [](Recorder& r) { return r.tracer().num_calls(); })
       .def_property_readonly("failed", [](Recorder& r) { return r.tracer().failed(); })
       .def("enter_module", [](Recorder& r, const std::string& path) { r.tracer().enter_module(path); })
       .def("leave_module", [](Recorder& r) { r.tracer().leave_module(); });

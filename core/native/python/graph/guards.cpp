@@ -163,7 +163,7 @@ PyObject* add_plain_class(PyObject*, PyObject* type) {
 
 // --- everything else -------------------------------------------------------------------------------------------------
 
-enum class Kind : uint8_t { Dict, Sequence, Attributes, Class, Function, Cell, Entry, Like };
+enum class Kind : uint8_t { Dict, Sequence, Attributes, Class, Function, Cell, Entry, Like, Answer, Slots };
 
 struct Watched {
   Kind kind;
@@ -179,6 +179,7 @@ struct Watched {
   bool holds() const;
   bool same_tensor() const;
   bool same_version() const;
+  bool same_answer() const;
 };
 
 // Classes have a version, which changes with any attribute of theirs or of their bases. 0: it has none.
@@ -188,6 +189,23 @@ uint64_t version_of(PyObject* type) {
   if (!PyType_HasFeature(t, Py_TPFLAGS_VALID_VERSION_TAG)) return 0;
 #endif
   return t->tp_version_tag; // 0 after a change, from 3.13 on without a flag beside it
+}
+
+// Attributes that have a place of their own in an object; null for one that is not set.
+template <class F> bool each_slot(PyObject* object, F visit) {
+  PyObject* classes = Py_TYPE(object)->tp_mro;
+  for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(classes); ++k) {
+    auto* base = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(classes, k));
+    if (!PyType_HasFeature(base, Py_TPFLAGS_HEAPTYPE)) continue;
+    PyObject *name, *member;
+    for (Py_ssize_t at = 0; PyDict_Next(base->tp_dict, &at, &name, &member);) {
+      if (!Py_IS_TYPE(member, &PyMemberDescr_Type)) continue;
+      PyRef value = PyRef::steal(Py_TYPE(member)->tp_descr_get(member, object, nullptr));
+      if (!value) PyErr_Clear();
+      if (!visit(value.get())) return false;
+    }
+  }
+  return true;
 }
 
 template <class F> bool Watched::each_part(Kind kind, PyObject* object, PyObject* key, F visit) {
@@ -221,8 +239,10 @@ template <class F> bool Watched::each_part(Kind kind, PyObject* object, PyObject
            visit(reinterpret_cast<PyFunctionObject*>(object)->func_dict);
   case Kind::Cell: return visit(PyCell_GET(object));
   case Kind::Entry: return visit(PyDict_GetItemWithError(object, key));
+  case Kind::Slots: return each_slot(object, visit);
   case Kind::Class:
-  case Kind::Like: return true;
+  case Kind::Like:
+  case Kind::Answer: return true;
   }
   return true;
 }
@@ -246,6 +266,10 @@ bool Watched::note() {
     dims.assign(t->sizes_data(), t->sizes_data() + t->ndim);
     dims.insert(dims.end(), t->strides_data(), t->strides_data() + t->ndim);
     return like.read(object.get());
+  }
+  if (kind == Kind::Answer) {
+    parts.push_back(checked(PyObject_CallNoArgs(object.get())));
+    return true;
   }
   bool noted = each_part(kind, object.get(), key.get(), [&](PyObject* part) {
     parts.push_back(PyRef::borrow(part));
@@ -272,7 +296,17 @@ bool Watched::same_version() const {
   return held && *held == dict && reinterpret_cast<PyObject*>(Py_TYPE(object.get())) == parts[0].get();
 }
 
+// What something of C, which only tells, answers: the same object, or an int as great.
+bool Watched::same_answer() const {
+  PyRef now = PyRef::steal(PyObject_CallNoArgs(object.get()));
+  if (!now) return PyErr_Clear(), false;
+  PyObject* then = parts.front().get();
+  return now.get() == then || (PyLong_CheckExact(now.get()) && PyLong_CheckExact(then) &&
+                               PyObject_RichCompareBool(now.get(), then, Py_EQ) == 1);
+}
+
 bool Watched::holds() const {
+  if (kind == Kind::Answer) return same_answer();
   if (kind == Kind::Class) return version_of(object.get()) == version;
   if (kind == Kind::Like) return same_tensor();
   if (dict && same_version()) return true;
@@ -289,7 +323,8 @@ Kind kind_named(std::string_view name) {
   constexpr std::pair<std::string_view, Kind> all[] = {
       {"dict", Kind::Dict},   {"sequence", Kind::Sequence}, {"attributes", Kind::Attributes},
       {"class", Kind::Class}, {"function", Kind::Function}, {"cell", Kind::Cell},
-      {"entry", Kind::Entry}, {"tensor", Kind::Like}};
+      {"entry", Kind::Entry}, {"tensor", Kind::Like},       {"answer", Kind::Answer},
+      {"slots", Kind::Slots}};
   for (const auto& [text, kind] : all)
     if (text == name) return kind;
   fail(ErrorKind::Value, "guard: there is nothing to watch of the kind '", name, '\'');
@@ -299,12 +334,14 @@ bool is_of(Kind kind, PyObject* o, PyObject* key) {
   switch (kind) {
   case Kind::Dict: return PyDict_Check(o);
   case Kind::Sequence: return PyList_Check(o) || PyTuple_Check(o) || PyAnySet_Check(o);
-  case Kind::Attributes: return true;
+  case Kind::Attributes:
+  case Kind::Slots: return true;
   case Kind::Class: return PyType_Check(o);
   case Kind::Function: return PyFunction_Check(o);
   case Kind::Cell: return PyCell_Check(o);
   case Kind::Entry: return PyDict_Check(o) && key;
   case Kind::Like: return ts::py::is_tensor(o);
+  case Kind::Answer: return PyCallable_Check(o);
   }
   return false;
 }
@@ -410,6 +447,39 @@ private:
   std::unordered_map<std::string, std::vector<Entry>> entries_;
 };
 
+// The objects that the collector of garbage knows when this is made: without a word of Python between, for an object
+// that another thread is about to make must not be held. Nothing is kept alive, so that an object of the same type that
+// lies where one was is taken for it.
+class Existing {
+public:
+  Existing() {
+    PyRef all = from_collector("get_objects", nullptr);
+    for (Py_ssize_t k = 0; k < PyList_GET_SIZE(all.get()); ++k) {
+      PyObject* o = PyList_GET_ITEM(all.get(), k);
+      known_.emplace(o, Py_TYPE(o));
+    }
+  }
+  bool knows(const pb::object& o) const { return is_known(o.ptr()); }
+  bool knows_holder(const pb::object& o) const {
+    PyRef holders = from_collector("get_referrers", o.ptr());
+    for (Py_ssize_t k = 0; k < PyList_GET_SIZE(holders.get()); ++k)
+      if (is_known(PyList_GET_ITEM(holders.get(), k))) return true;
+    return false;
+  }
+
+private:
+  bool is_known(PyObject* o) const {
+    auto found = known_.find(o);
+    return found != known_.end() && found->second == Py_TYPE(o);
+  }
+  static PyRef from_collector(const char* name, PyObject* arg) {
+    PyRef collector = checked(PyImport_ImportModule("gc"));
+    PyRef function = checked(PyObject_GetAttrString(collector.get(), name));
+    return checked(arg ? PyObject_CallOneArg(function.get(), arg) : PyObject_CallNoArgs(function.get()));
+  }
+  std::unordered_map<const PyObject*, const PyTypeObject*> known_; // compared alone
+};
+
 PyMethodDef functions[] = {{"_add_plain_class", add_plain_class, METH_O, nullptr}, {nullptr, nullptr, 0, nullptr}};
 
 Guard* guard_of(PyObject* self) {
@@ -448,6 +518,10 @@ void define_guards(pb::module_& m) {
            })
       .def("__len__", &Guard::size)
       .def_property_readonly("complete", &Guard::complete);
+  pb::class_<Existing>(m, "_Existing")
+      .def(pb::init<>())
+      .def("knows", &Existing::knows)
+      .def("knows_holder", &Existing::knows_holder);
   pb::class_<Replays>(m, "_Replays").def(pb::init<>()).def("add", &Replays::add).def("find", &Replays::find);
 }
 

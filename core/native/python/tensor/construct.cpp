@@ -2,6 +2,7 @@
 #include "python/tensor/construct.h"
 #include "autograd/meta.h"
 #include "dispatch/op_handles.h"
+#include "dispatch/operator.h"
 #include "extend/pending_bits.h"
 #include "python/tensor/interop.h"
 #include "python/tensor/items.h"
@@ -10,6 +11,7 @@
 #include "runtime/interpreter.h"
 #include "runtime/pinned.h"
 #include "runtime/recording_state.h"
+#include "tensor/thread_state.h"
 
 namespace ts::py {
 namespace {
@@ -217,6 +219,33 @@ struct Options {
   }
 };
 
+int g_lift_key = -1;
+PyObject* g_lift = nullptr; // called with a new tensor where this thread's calls come to the key
+
+// _set_lift(key, function)
+PyObject* set_lift(PyObject*, PyObject* args) {
+  const char* key;
+  PyObject* function;
+  if (!PyArg_ParseTuple(args, "sO:_set_lift", &key, &function)) return nullptr;
+  return guarded([&] {
+    int found = find_key(key);
+    TS_CHECK_VALUE(found >= 0, "_set_lift: no dispatch key is named '", key, "'");
+    Py_XSETREF(g_lift, Py_NewRef(function));
+    g_lift_key = found;
+    return none();
+  });
+}
+
+// A tensor of numbers that the program gives is no operator's result: whoever watches operators is shown it here.
+PyObject* lifted(Tensor t) {
+  PyObject* made = wrap(std::move(t));
+  if (g_lift_key < 0) return made;
+  const ThreadState& state = thread_state();
+  if (!(state.include & ~state.exclude & key_bit(g_lift_key))) return made;
+  PyRef held = PyRef::steal(made);
+  return checked(PyObject_CallOneArg(g_lift, made)).release();
+}
+
 PyObject* py_tensor(PyObject*, PyObject* args, PyObject* kwargs) {
   static const char* names[] = {"data", "dtype", "device", "requires_grad", "pin_memory", nullptr};
   Options o;
@@ -233,7 +262,7 @@ PyObject* py_tensor(PyObject*, PyObject* args, PyObject* kwargs) {
     Tensor t = construct_tensor(o.data, dtype, device);
     if (o.pin_memory) t = pin_new(t);
     if (o.requires_grad) set_requires_grad(t, true);
-    return wrap(std::move(t));
+    return is_tensor(o.data) || is_numpy_array(o.data) ? wrap(std::move(t)) : lifted(std::move(t));
   });
 }
 
@@ -245,9 +274,9 @@ PyObject* py_as_tensor(PyObject*, PyObject* args, PyObject* kwargs) {
     return nullptr;
   return guarded([&] {
     DType dtype = o.type();
-    Tensor made = construct_as_tensor(o.data, dtype, o.place());
-    if (is_numpy_array(o.data)) warn_read_only(made);
-    return wrap(made);
+    Tensor t = construct_as_tensor(o.data, dtype, o.place());
+    if (is_numpy_array(o.data)) warn_read_only(t);
+    return is_tensor(o.data) || is_numpy_array(o.data) ? wrap(std::move(t)) : lifted(std::move(t));
   });
 }
 
@@ -271,6 +300,7 @@ PyMethodDef g_functions[] = {
     {"as_tensor", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(py_as_tensor)), METH_VARARGS | METH_KEYWORDS,
      "as_tensor(data, dtype=None, device=None)\n--\n\nA tensor of `data`, sharing memory and history where it can."},
     {"from_numpy", py_from_numpy, METH_O, "from_numpy(ndarray)\n--\n\nA tensor sharing memory with a NumPy array."},
+    {"_set_lift", set_lift, METH_VARARGS, nullptr},
     {nullptr, nullptr, 0, nullptr},
 };
 

@@ -9,10 +9,11 @@ from typing import Any
 import tesserack as ts
 from tesserack import Tensor
 from tesserack._tensor.subclass import make_wrapper_subclass
+from tesserack.aten.fake.constants import Constants
 from tesserack.aten.layers import META
 from tesserack.aten.modes import TorchDispatchMode, disabled_modes, stack
 from tesserack.aten.whole import by_values
-from tesserack.utils._pytree import tree_map
+from tesserack.utils._pytree import tree_leaves, tree_map
 
 __all__ = [
     "DataDependentOutputException",
@@ -44,6 +45,7 @@ class DynamicOutputShapeException(RuntimeError):
         self.func = func
 
 
+_LIFTED = frozenset({"lift", "lift_fresh", "lift_fresh_copy"})
 _NUMBERS = frozenset({"_local_scalar_dense", "item", "equal", "allclose", "is_nonzero"})
 
 
@@ -54,6 +56,7 @@ class FakeTensor(Tensor):
     """
 
     fake_mode: FakeTensorMode
+    constant: Tensor | None = None  # the value, where the program wrote it down
     _outline: Tensor  # the same on the meta device: rules run on it
     _symbolic: tuple[Any, ...] | None = None
 
@@ -69,6 +72,8 @@ class FakeTensor(Tensor):
             requires_grad=elem.requires_grad,
         )
         made.fake_mode, made._outline = fake_mode, elem
+        if constant is not None:
+            made.constant = constant
         return made  # type: ignore[no-any-return]
 
     @property
@@ -109,7 +114,9 @@ class FakeTensor(Tensor):
         return int(self.shape[0])
 
     def tolist(self) -> Any:
-        """``DataDependentOutputException``: there are no values."""
+        """The values where they are known; else ``DataDependentOutputException``."""
+        if self.constant is not None:
+            return self.constant.tolist()
         raise DataDependentOutputException("aten._local_scalar_dense.default", "tolist: a fake tensor has no values")
 
     def __reduce_ex__(self, protocol: Any) -> Any:
@@ -139,14 +146,29 @@ class FakeTensorConverter:
             return known[1]
         if t.layout is not ts.strided:
             raise UnsupportedFakeTensorException(f"fake tensors: expected a strided tensor, got {t.layout}")
-        with disabled_modes():
-            outline = ts.empty_strided(tuple(t.shape), t.stride(), dtype=t.dtype, device="meta")
-            made = FakeTensor(fake_mode, outline, t.device)
-            if t.requires_grad:
-                made.requires_grad_()
+        made = fake_mode._without_memory(t)
         key = id(t)
         self._known[key] = weakref.ref(t, lambda _: self._known.pop(key, None)), made
         return made
+
+    def from_meta_and_device(self, fake_mode: FakeTensorMode, t: Tensor, device: Any, **options: Any) -> FakeTensor:
+        """An outline on the meta device as a fake tensor on another."""
+        if t.device.type != "meta":
+            raise RuntimeError(f"fake tensors: expected a tensor on the meta device, got one on {t.device}")
+        known = self._known.get(id(t))
+        if known is not None and known[0]() is t and known[1].device == ts.device(device):
+            return known[1]
+        with disabled_modes():
+            made = FakeTensor(fake_mode, t, device)
+        key = id(t)
+        self._known[key] = weakref.ref(t, lambda _: self._known.pop(key, None)), made
+        return made
+
+    def __call__(self, fake_mode: FakeTensorMode, t: Tensor, device: Any = None, **options: Any) -> FakeTensor:
+        """The fake form of a tensor; with a device, of an outline on the meta device."""
+        if device is None:
+            return self.from_real_tensor(fake_mode, t, **options)
+        return self.from_meta_and_device(fake_mode, t, device, **options)
 
 
 class FakeTensorMode(TorchDispatchMode):
@@ -178,6 +200,7 @@ class FakeTensorMode(TorchDispatchMode):
         self.allow_fallback_kernels, self.shape_env, self.export = allow_fallback_kernels, shape_env, export
         self.static_shapes = shape_env is None if static_shapes is None else static_shapes
         self.fake_tensor_converter = FakeTensorConverter()
+        self.constants = Constants()
         self.whole = by_values()
         self.shown_sizes: Any = None  # what sizes are shown as, for who follows what is done with them
 
@@ -193,6 +216,28 @@ class FakeTensorMode(TorchDispatchMode):
         return self.fake_tensor_converter.from_real_tensor(self, tensor)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        name = func.overloadpacket.__name__
+        if name in _LIFTED and not isinstance(args[0], FakeTensor):
+            return self.constants.keep(self._without_memory(args[0]), args[0].detach().clone())
+        real = self.constants.computed(func, args, kwargs)
+        if real is not None and name in _NUMBERS:
+            return real
+        if real is None:
+            self.constants.written(func, args, kwargs)
+        fake = self._outlined(func, args, kwargs)
+        for made, known in zip(tree_leaves(fake), tree_leaves(real), strict=True) if real is not None else ():
+            if isinstance(made, FakeTensor) and made.constant is None:
+                self.constants.keep(made, known)
+        return fake
+
+    def _without_memory(self, real: Tensor) -> FakeTensor:
+        with disabled_modes():
+            outline = ts.empty_strided(tuple(real.shape), real.stride(), dtype=real.dtype, device="meta")
+            made = FakeTensor(self, outline, real.device)
+            return made.requires_grad_() if real.requires_grad else made
+
+    def _outlined(self, func: Any, args: Any, kwargs: Any) -> Any:
         operands: list[FakeTensor] = []
         known: dict[int, FakeTensor] = {}
 

@@ -66,7 +66,7 @@ def _names() -> Iterator[Finding]:
 
 def _sockets() -> Iterator[Finding]:
     from tesserack.distributed import DistError
-    from tesserack.distributed._tcp import addresses
+    from tesserack.distributed._sockets import addresses
 
     try:
         places = addresses(os.environ.get("MASTER_ADDR"))

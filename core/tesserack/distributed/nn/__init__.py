@@ -1,4 +1,6 @@
-"""Collectives that gradients pass through."""
+"""Collectives that gradients pass through, and modules in other processes."""
+
+from typing import Any
 
 from tesserack.distributed.nn import functional
 from tesserack.distributed.nn.functional import (
@@ -25,3 +27,11 @@ __all__ = [
     "reduce_scatter",
     "scatter",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "RemoteModule":  # brings calls into other processes, which few need
+        from tesserack.distributed.nn.api.remote_module import RemoteModule
+
+        return RemoteModule
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -14,11 +14,9 @@ from tesserack.distributed.optim.zero_redundancy_optimizer import ZeroRedundancy
 __all__ = ["DistributedOptimizer", "PostLocalSGDOptimizer", "ZeroRedundancyOptimizer"]
 
 
-class DistributedOptimizer:
-    """Absent, as remote references (``rpc``) are: ``NotImplementedError``."""
+def __getattr__(name: str) -> Any:
+    if name == "DistributedOptimizer":  # brings calls into other processes, which few need
+        from tesserack.distributed.optim.optimizer import DistributedOptimizer
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        raise NotImplementedError(
-            "DistributedOptimizer: parameters on other ranks by rpc are absent; divide a model with fully_shard, or "
-            "its optimizer's state with ZeroRedundancyOptimizer"
-        )
+        return DistributedOptimizer
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -6,34 +6,14 @@ way leaves the way to the inputs; on the second, each parameter's goes on from t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import tesserack as ts
 from tesserack import Tensor
-from tesserack.autograd.graph import GradientEdge
+from tesserack.autograd.graph import GradientEdge, after, below
 
 __all__ = ["SplitBackward"]
-
-
-def _below(roots: Sequence[Any]) -> list[Any]:
-    """The nodes that gradients come to from these, each after all that it leads to."""
-    found: list[Any] = []
-    seen: set[Any] = set()
-    stack = [(node, False) for node in roots]
-    while stack:
-        node, done = stack.pop()
-        if done:
-            found.append(node)
-        elif node not in seen:
-            seen.add(node)
-            stack.append((node, True))
-            stack.extend((after, False) for after in _after(node))
-    return found
-
-
-def _after(node: Any) -> Iterator[Any]:
-    return (after for after, _ in node.next_functions if after is not None)
 
 
 def _leaf(node: Any) -> Any:
@@ -56,7 +36,7 @@ class SplitBackward:
         if not inputs or not self._outputs:
             self._late = list(parameters)
             return [None] * len(inputs)
-        nodes = _below([x.grad_fn for x in self._outputs if x.grad_fn is not None])
+        nodes = below([x.grad_fn for x in self._outputs if x.grad_fn is not None])
         partings = self._partings(nodes, inputs, parameters)
         handles = [node.register_prehook(self._keeping(at, node)) for at, node in enumerate(partings)]
         try:
@@ -75,8 +55,8 @@ class SplitBackward:
         at_partings: dict[int, list[int]] = {}
         for node in nodes:
             leaf = _leaf(node)
-            leads[node] = id(leaf) in given or any(leads[after] for after in _after(node))
-            aside = [reached[after] for after in _after(node) if not leads[after]]
+            leads[node] = id(leaf) in given or any(leads[n] for n in after(node))
+            aside = [reached[n] for n in after(node) if not leads[n]]
             mine = frozenset().union(*aside, {id(leaf)} & wanted.keys() if leaf is not None else ())
             if not leads[node]:
                 reached[node] = mine

@@ -15,6 +15,7 @@ from tesserack import Tensor, is_grad_enabled, strided
 from tesserack._tensor.subclass import has_no_memory
 from tesserack.aten.fake.fake_tensor import FakeTensor, FakeTensorMode
 from tesserack.aten.modes import TorchDispatchMode, _only, disabled_modes, stack
+from tesserack.aten.operators import namespace
 from tesserack.fx._codegen import PyTreeCodeGen, PyTreeInfo
 from tesserack.fx._lazy_graph_module import _make_graph_module
 from tesserack.fx.graph import Graph
@@ -210,6 +211,9 @@ class PythonKeyTracer:
         self.graph.create_node("output", "output", (self.arguments(results),), {}).meta["val"] = results
 
 
+_ATEN = namespace("aten")
+
+
 class ProxyTorchDispatchMode(TorchDispatchMode):
     """As a context: operators become nodes of the tracer's graph, and go on to the modes around this one."""
 
@@ -238,6 +242,8 @@ class ProxyTorchDispatchMode(TorchDispatchMode):
         kwargs = kwargs or {}
         if not self.enable_tracing:
             return func(*args, **kwargs)
+        if func is _ATEN.lift_fresh.default:  # what the program does to it must not reach the constant
+            func = _ATEN.lift_fresh_copy.default
         decomposed = self.decomposition_table.get(func, self.decomposition_table.get(func.overloadpacket))
         if decomposed is not None:
             with _only([*stack(), self]):

@@ -45,11 +45,14 @@ def tokens_along(tokens: Tokens, values: list[Any]) -> Any:
 
 
 class Seeds:
-    """What earlier runs have come to: functions' codes, with their globals, and functions that close over something."""
+    """What earlier runs have come to: functions' codes, with their globals, functions that close over something, and
+    what was read that no code tells.
+    """
 
     def __init__(self) -> None:
         self.codes: dict[types.CodeType, dict[str, Any]] = {}
         self.functions: dict[int, types.FunctionType] = {}
+        self.reads: dict[tuple[types.CodeType, _code.Read], dict[str, Any]] = {}
 
 
 _MOST = 3000  # values that are looked at for what a run may come to
@@ -74,8 +77,7 @@ class Before:
         self._pending += {type(module) for module in self.kept.modules.values()}
         self._pending += [function for functions in self.kept.functions.values() for function in functions]
         most = len(self._seen) + _MOST
-        for code, space in seeds.codes.items():
-            self._read(code, space)
+        self._begin(seeds)
         while self._pending and len(self._seen) < most:
             self._visit(self._pending.pop())
         if self._pending:
@@ -84,8 +86,13 @@ class Before:
 
     def _keep_to(self, seeds: Seeds) -> None:
         self.reads, self.functions = {}, dict(seeds.functions)
+        self._begin(seeds)
+
+    def _begin(self, seeds: Seeds) -> None:
         for code, space in seeds.codes.items():
             self._read(code, space)
+        for (code, read), space in seeds.reads.items():
+            self._note(code, read, space)
 
     def _visit(self, value: Any) -> None:
         kind = type(value)
@@ -120,8 +127,11 @@ class Before:
 
     def _read(self, code: types.CodeType, space: dict[str, Any]) -> None:
         for read in _code.reads(code).globals:
-            self.reads[code, read] = space
-            self._pending += _code.resolve(space, read)
+            self._note(code, read, space)
+
+    def _note(self, code: types.CodeType, read: _code.Read, space: dict[str, Any]) -> None:
+        self.reads[code, read] = space
+        self._pending += _code.resolve(space, read)
 
     def _all(self, tokens: Tokens) -> list[tuple[str, Any]]:
         """Each with what it is called. What a token has been made of is not looked at again for another."""
@@ -139,16 +149,13 @@ class Before:
         """What has made the tokens of the roots, and no others."""
         return self._split.split()
 
-    def check(
-        self, codes: dict[types.CodeType, dict[str, Any]], functions: list[types.FunctionType], roots: Tokens
-    ) -> None:
+    def check(self, found: list[Any], functions: list[types.FunctionType], roots: Tokens) -> None:
         """``NotProved`` where a run has changed what it may read; passing where it was not known that it would come
         to a function. ``roots`` has made the tokens of the roots, and no others.
         """
-        for code in codes:
-            for read in _code.reads(code).globals:
-                if (code, read) not in self.reads:
-                    raise NotProved(f"{code.co_name} is reached in a way that is known only now", passing=True)
+        for code, _, read in found:
+            if (code, read) not in self.reads:
+                raise NotProved(f"{code.co_name} is reached in a way that is known only now", passing=True)
         for function in functions:
             if id(function) not in self.functions:
                 raise NotProved(f"{function.__name__} is reached in a way that is known only now", passing=True)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from tesserack import Tensor
 from tesserack.jit._compile.before import Before, Seeds
 from tesserack.jit._compile.dependencies import Dependencies
 from tesserack.jit._compile.errors import NotProved
+from tesserack.jit._compile.results import Makers, tensors_of
 from tesserack.jit._compile.state import PLAIN, Tokens, settings
+from tesserack.jit._compile.steps import Steps
 from tesserack.jit._compile.watch import Watch
 from tesserack.utils import _pytree as pytree
 
@@ -63,26 +66,26 @@ class Capture(NamedTuple):
 
 
 def run(
-    function: Any, roots: list[Any], args: Any, kwargs: Any, seeds: Seeds, kind: Any
+    function: Any, roots: list[Any], args: Any, kwargs: Any, seeds: Seeds, kind: Any, closely: bool = False
 ) -> tuple[Any, Capture | NotProved]:
     """The result of a call, and its capture by a recorder of this kind, or why there is none. Raises what the call
     raises.
 
-    What ran is added to ``seeds``: for a further try they are known.
+    What ran is added to ``seeds``: for a further try they are known. ``closely``: each step of the run is looked at.
     """
     try:
         inputs = Inputs.of(args, kwargs)
         read = Before(roots, pytree.tree_leaves((args, kwargs)), seeds)
     except NotProved as error:
         return function(*args, **kwargs), error
-    watch = Watch()
+    watch = Watch(read.kept.kept if closely and Steps.possible() else None)
     recorder = kind(watch, _names(roots[0], len(inputs.tensors)), inputs.tensors)
     _state.compiling = getattr(_state, "compiling", 0) + 1
     try:
         with recorder:
             with watch:
                 result = function(*args, **kwargs)
-            recorder.stop(result)
+            recorder.stop(tensors_of(result, watch.is_new))
     finally:
         _state.compiling -= 1
     dependencies = None
@@ -94,10 +97,11 @@ def run(
             told = "the run changes what it reads: an attribute, a list, or how a tensor lies in memory"
             raise NotProved(told, passing=True)
         dependencies.check_closures()
-        read.check(watch.codes, dependencies.ran(), read.after_roots())
-        return result, _captured(recorder, dependencies, inputs, result)
+        read.check(dependencies.found, dependencies.ran(), read.after_roots())
+        return result, _captured(recorder, dependencies, inputs, result, watch.is_new)
     except NotProved as error:
         seeds.codes.update(watch.codes)
+        seeds.reads.update(watch.steps.reads if watch.steps is not None else {})
         if dependencies is not None:
             seeds.functions.update((id(function), function) for function in dependencies.ran())
         return result, error
@@ -109,23 +113,28 @@ def _names(function: Any, count: int) -> list[str]:
     return names if len(names) == count else [f"arg{k}" for k in range(count)]
 
 
-def _captured(recorder: Any, dependencies: Dependencies, inputs: Inputs, result: Any) -> Capture:
+def _captured(
+    recorder: Any, dependencies: Dependencies, inputs: Inputs, result: Any, is_new: Callable[[Any], bool | None]
+) -> Capture:
     known = {**dependencies.tokens.tensors, **inputs.tokens.tensors}
     held = {**dependencies.tokens.kept, **inputs.tokens.kept}
     given = {id(tensor): k for k, tensor in enumerate(inputs.tensors)}
+
+    def place(tensor: Tensor) -> tuple[str, Any]:
+        if id(tensor) in given:
+            return "input", given[id(tensor)]
+        return ("value", tensor) if id(tensor) in known else ("output", recorder.place(tensor))
+
+    makers = Makers(place, held, is_new)
     leaves, spec = pytree.tree_flatten(result)
     results: list[tuple[str, Any]] = []
     for leaf in leaves:
-        if not isinstance(leaf, Tensor):
-            if not (isinstance(leaf, PLAIN) or id(leaf) in held):
-                raise NotProved(f"an object of class {type(leaf).__qualname__} is returned, which the run has made")
-            results.append(("value", leaf))
-        elif id(leaf) in given:
-            results.append(("input", given[id(leaf)]))
-        elif id(leaf) in known:
+        if isinstance(leaf, Tensor):
+            results.append(place(leaf))
+        elif isinstance(leaf, PLAIN) or id(leaf) in held:
             results.append(("value", leaf))
         else:
-            results.append(("output", recorder.place(leaf)))
+            results.append(("made", makers.of(leaf)))
     _refuse_held_containers(result, held)
     module = recorder.finish(dependencies, known)
     if recorder.changed and (catcher := dependencies.catches()):

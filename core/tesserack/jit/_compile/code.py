@@ -5,14 +5,28 @@ from __future__ import annotations
 import builtins
 import dis
 import functools
+import itertools
 import types
 from typing import Any, NamedTuple
 
 from tesserack.jit._compile.errors import NotProved
 
-__all__ = ["Read", "Reads", "asks_by_constant_names", "calls_what_it_is_given", "catches", "check", "reads", "resolve"]
+__all__ = [
+    "HIDDEN",
+    "REFUSED",
+    "Read",
+    "Reads",
+    "asks_by_constant_names",
+    "calls_what_it_is_given",
+    "catches",
+    "check",
+    "lines_of",
+    "path_after",
+    "reads",
+    "resolve",
+]
 
-_REFUSED = {
+REFUSED = {
     "STORE_GLOBAL": "writes the global", "DELETE_GLOBAL": "deletes the global", "STORE_NAME": "writes the name",
     "DELETE_NAME": "deletes the name", "LOAD_NAME": "reads the name", "STORE_ATTR": "sets the attribute",
     "DELETE_ATTR": "deletes the attribute", "IMPORT_NAME": "imports", "IMPORT_FROM": "imports",
@@ -21,7 +35,7 @@ _REFUSED = {
 
 
 # Of tensors: what changes though they are the same, or differs though they are alike.
-_HIDDEN = frozenset({
+HIDDEN = frozenset({
     "grad", "grad_fn", "is_leaf", "_base", "_version", "storage_offset", "retains_grad", "is_shared", "is_pinned",
     "is_inference", "output_nr", "__dict__",
 })  # fmt: skip
@@ -52,14 +66,14 @@ def reads(code: types.CodeType) -> Reads:
     found: list[Read] = []
     attributes: set[str] = set()
     instructions = _instructions(code)
-    lines = _lines(instructions, code)
+    lines = lines_of(instructions, code)
     for place, instruction in enumerate(instructions):
         if instruction.opname in ("LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR"):
             attributes.add(str(instruction.argval))
         if instruction.opname == "LOAD_GLOBAL":
             if instruction.argval in _BY_NAME:
                 attributes |= asks_by_constant_names(code) or frozenset()
-            found.append(Read(str(instruction.argval), _path(instructions, place), lines[place]))
+            found.append(Read(str(instruction.argval), path_after(instructions, place), lines[place]))
     return Reads(tuple(found), frozenset(attributes))
 
 
@@ -74,20 +88,20 @@ def check(code: types.CodeType) -> Reads:
 @functools.lru_cache(maxsize=4096)
 def _refusal(code: types.CodeType) -> str | None:
     instructions = _instructions(code)
-    lines = _lines(instructions, code)
+    lines = lines_of(instructions, code)
     for place, instruction in enumerate(instructions):
         where = f"{code.co_filename}:{lines[place]} ({code.co_name})"
         name = instruction.opname
-        if name in _REFUSED:
-            return f"{where} {_REFUSED[name]} {instruction.argval!r}"
-        if name in ("LOAD_ATTR", "LOAD_METHOD") and instruction.argval in _HIDDEN:
+        if name in REFUSED:
+            return f"{where} {REFUSED[name]} {instruction.argval!r}"
+        if name in ("LOAD_ATTR", "LOAD_METHOD") and instruction.argval in HIDDEN:
             return f"{where} reads the attribute {instruction.argval!r}, which is no part of what is compared"
         if name in ("STORE_DEREF", "DELETE_DEREF") and instruction.argval in code.co_freevars:
             return f"{where} writes {instruction.argval!r} of the function around it"
     return None
 
 
-def _lines(instructions: list[dis.Instruction], code: types.CodeType) -> list[int]:
+def lines_of(instructions: list[dis.Instruction], code: types.CodeType) -> list[int]:
     """The line of each instruction."""
     lines, line = [], code.co_firstlineno
     for instruction in instructions:
@@ -98,7 +112,7 @@ def _lines(instructions: list[dis.Instruction], code: types.CodeType) -> list[in
     return lines
 
 
-def _path(instructions: list[dis.Instruction], place: int) -> tuple[str, ...]:
+def path_after(instructions: list[dis.Instruction], place: int) -> tuple[str, ...]:
     path = []
     for instruction in instructions[place + 1 :]:
         if instruction.opname not in ("LOAD_ATTR", "LOAD_METHOD"):
@@ -113,8 +127,11 @@ def catches(code: types.CodeType) -> bool:
     if code.co_name == "__exit__":
         return True
     names = [i.opname for i in _instructions(code)]
-    handlers = [k for k, name in enumerate(names) if name in ("PUSH_EXC_INFO", "SETUP_FINALLY")]
-    return any(names[k] == "SETUP_FINALLY" or names[k + 1] != "WITH_EXCEPT_START" for k in handlers)
+    if "SETUP_FINALLY" in names:
+        return True
+    # An error is over where its place is left other than to raise it again; a block of `with` has one such way.
+    left = sum(name == "POP_EXCEPT" and after != "RERAISE" for name, after in itertools.pairwise(names))
+    return left > names.count("WITH_EXCEPT_START")
 
 
 # What calls what it is given from C, where no call is seen.
@@ -143,7 +160,7 @@ def asks_by_constant_names(code: types.CodeType) -> frozenset[str] | None:
         if instruction.opname != "LOAD_GLOBAL" or instruction.argval not in _BY_NAME:
             continue
         name = _constant_name(instructions, place)
-        if name is None or name in _HIDDEN:
+        if name is None or name in HIDDEN:
             return None
         names.add(name)
     return frozenset(names)

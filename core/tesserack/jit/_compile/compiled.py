@@ -22,8 +22,9 @@ from tesserack.utils import _pytree as pytree
 __all__ = ["Compiled", "Entry", "config", "reset"]
 
 _all: weakref.WeakSet[Compiled] = weakref.WeakSet()
+# `attempts`: how often a run is tried that may be a graph the next time; `closer`: one that is looked at step by step.
 # `smallest`: programs of fewer operators are run by Python, which calls them as fast as a graph is looked up.
-config = {"recompile_limit": 8, "attempts": 3, "smallest": 8, "misses": 16}
+config = {"recompile_limit": 8, "attempts": 3, "closer": 5, "smallest": 8, "misses": 16}
 
 
 class Entry(NamedTuple):
@@ -71,6 +72,7 @@ class Compiled:
         self.reasons: list[str] = []
         self.notes: list[str] = []
         self.plain = False
+        self._closely = self.fullgraph  # whether each step of a run is looked at
         self._attempts = 0
         self._seeds = Seeds()
         self._count = self._misses = 0
@@ -128,7 +130,7 @@ class Compiled:
         kind = ProgramRecorder if backend in PLAIN else GraphRecorder
         if kind is GraphRecorder and keeps_casts():
             return self.function(*args, **kwargs)
-        result, found = _capture.run(self.function, self.roots, args, kwargs, self._seeds, kind)
+        result, found = _capture.run(self.function, self.roots, args, kwargs, self._seeds, kind, self._closely)
         if isinstance(found, NotProved):
             self._note_attempt(found)
             return result
@@ -171,7 +173,15 @@ class Compiled:
         if entry.single:
             return outputs[0]
         sources = {"output": outputs if isinstance(outputs, (list, tuple)) else [outputs], "input": tensors}
-        leaves = [what if kind == "value" else sources[kind][what] for kind, what in capture.results]
+        made: dict[int, Any] = {}
+        leaves = [
+            what
+            if kind == "value"
+            else what(sources["output"], tensors, made)
+            if kind == "made"
+            else sources[kind][what]
+            for kind, what in capture.results
+        ]
         return pytree.tree_unflatten(leaves, capture.spec)
 
     def _given_what_is_not_seen(self, error: NotProved, args: Any, kwargs: Any) -> Any:
@@ -181,7 +191,10 @@ class Compiled:
 
     def _note_attempt(self, error: NotProved) -> None:
         self._attempts += 1
-        if error.passing and self._attempts < config["attempts"]:
+        if error.passing and self._attempts < config["closer" if self._closely else "attempts"]:
+            return
+        if not (error.passing or error.final or self._closely):
+            self._closely, self._attempts = True, 0
             return
         self.reasons.append(error.reason)
         if self.fullgraph:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import abc
 import builtins
+import enum
+import functools
 import threading
 import types
+from collections import OrderedDict
 from typing import Any
 
 from tesserack import Tensor, _native
@@ -12,7 +16,8 @@ from tesserack.jit._compile import code as _code
 from tesserack.jit._compile.before import Before, cells, inner, tokens_along
 from tesserack.jit._compile.errors import NotProved
 from tesserack.jit._compile.state import Tokens, is_ours, once
-from tesserack.jit._compile.watch import Watch, computes
+from tesserack.jit._compile.steps import TELLING
+from tesserack.jit._compile.watch import Watch, computes, is_of_library
 from tesserack.nn.parameter import Parameter
 from tesserack.utils import settings as _settings
 
@@ -21,7 +26,7 @@ __all__ = ["Dependencies"]
 # Classes that are not written in Python, and whose making only computes.
 _MAKERS = frozenset({
     bool, int, float, complex, str, bytes, list, tuple, dict, set, frozenset, range, slice, object, type, super,
-    enumerate, zip, reversed, map, filter, property, staticmethod, classmethod,
+    enumerate, zip, reversed, map, filter, property, staticmethod, classmethod, OrderedDict, functools.partial,
     *(cls for cls in vars(types).values() if isinstance(cls, type)),
 })  # fmt: skip
 _ROOTS = (Tensor, Parameter)
@@ -35,8 +40,9 @@ class Dependencies:
 
     def __init__(self, roots: list[Any], watch: Watch, inputs: Tokens, before: Before) -> None:
         self.roots, self.codes, self.own = roots, watch.codes, watch.own
-        self.reads = {code: _code.check(code) for code in watch.codes}
-        self.attributes = frozenset(name for reads in self.reads.values() for name in reads.attributes)
+        self.closely = watch.steps is not None
+        self.found, self.attributes, self.abstract = watch.found(), watch.attributes(), watch.abstract
+        self._catcher = next((code.co_name for code in watch.catchers()), None)
         self.inputs = inputs
         self.given = [*inputs.tensors.values()]
         self._settle(before)
@@ -96,9 +102,7 @@ class Dependencies:
 
     def _token(self, tokens: Tokens, of_roots: list[Any] | None = None) -> Any:
         found = [tokens.of(root) for root in self.roots] if of_roots is None else [*of_roots]
-        for code, space in self.codes.items():
-            for read in self.reads[code].globals:
-                found.append(self._of_global(tokens, space, read))
+        found += [self._of_global(tokens, code, space, read) for code, space, read in self.found]
         found += self._closures(tokens)
         classes = {**tokens.classes, **self.inputs.classes}
         classes.update((id(type(m)), type(m)) for t in (tokens, self.inputs) for m in t.modules.values())
@@ -112,13 +116,17 @@ class Dependencies:
             classes.update(tokens.classes)
         found += self._closures(tokens)
         tokens.watch("dict", _settings._state)
+        if self.abstract:
+            found.append(abc.get_cache_token())
+            tokens.watch("answer", abc.get_cache_token)
         return tuple(found)
 
-    @staticmethod
-    def _of_global(tokens: Tokens, space: dict[str, Any], read: _code.Read) -> Any:
+    def _of_global(self, tokens: Tokens, code: types.CodeType, space: dict[str, Any], read: _code.Read) -> Any:
         try:
             values = _code.resolve(space, read)
             _watch_way(tokens, space, read, values)
+            if (self.closely and values[0] in TELLING) or is_of_library(code, (read.name, *read.path)[-1]):
+                return values[0]  # which is called there, and each call is seen
             return tokens_along(tokens, values)
         except NotProved as error:
             raise NotProved(f"line {read.line} reads {'.'.join((read.name, *read.path))}: {error.reason}") from None
@@ -172,20 +180,19 @@ class Dependencies:
 
     def catches(self) -> str | None:
         """The name of a function that ran and goes on after errors."""
-        return next((code.co_name for code in self.codes if _code.catches(code)), None)
+        return self._catcher
 
     def _check_calls(self) -> None:
         """``NotProved`` where something may have been called that is not seen to be called."""
         indirect = self.tokens.partials or self.inputs.partials
-        for code, space in self.codes.items():
-            indirect = indirect or _code.calls_what_it_is_given(code)
-            for read in self.reads[code].globals:
-                value = _code.resolve(space, read)[-1]
-                if isinstance(value, type) and not _only_makes(value):
-                    raise NotProved(
-                        f"{code.co_filename}:{read.line} ({code.co_name}) reads the class {value.__qualname__}, "
-                        "whose making may do anything"
-                    )
+        indirect = indirect or any(map(_code.calls_what_it_is_given, self.codes))
+        for code, space, read in self.found:
+            value = _code.resolve(space, read)[-1]
+            if isinstance(value, type) and not _only_makes(value):
+                raise NotProved(
+                    f"{code.co_filename}:{read.line} ({code.co_name}) reads the class {value.__qualname__}, "
+                    "whose making may do anything"
+                )
         for value in (*self.tokens.builtins.values(), *self.inputs.builtins.values()) if indirect else ():
             if not computes(value):
                 raise NotProved(f"{value.__name__}, which may do anything, is at hand where calls are not seen")
@@ -208,6 +215,7 @@ def _only_makes(cls: type) -> bool:
     return all(
         base in _MAKERS
         or is_ours(base)
+        or issubclass(base, enum.Enum)  # which finds a member
         or (base.__flags__ & (1 << 9) and not any(isinstance(member, _IN_C) for member in vars(base).values()))
         or issubclass(base, BaseException)
         or base.__module__ in ("typing", "_typing")

@@ -33,8 +33,10 @@ class BackendCompilerFailed(TorchDynamoException):
 
 
 class NotProved(Exception):
-    """That a run may be repeated as a graph is not proved; ``passing`` if the next run may show it."""
+    """That a run may be repeated as a graph is not proved; ``passing`` if the next run may show it, ``final`` if no
+    closer look at it would.
+    """
 
-    def __init__(self, reason: str, passing: bool = False) -> None:
+    def __init__(self, reason: str, passing: bool = False, final: bool = False) -> None:
         super().__init__(reason)
-        self.reason, self.passing = reason, passing
+        self.reason, self.passing, self.final = reason, passing, final

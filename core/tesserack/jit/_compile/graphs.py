@@ -10,6 +10,7 @@ import tesserack as ts
 from tesserack import Tensor, _native
 from tesserack._tensor.overrides import TorchFunctionMode
 from tesserack.aten.modes import TorchDispatchMode
+from tesserack.aten.operators import namespace
 from tesserack.fx._effects import is_impure_call
 from tesserack.fx.graph import Graph
 from tesserack.fx.graph_module import GraphModule
@@ -34,6 +35,9 @@ def _effects() -> dict[str, dict[str, Any]]:
 def hands_out_values(base: str) -> bool:
     """Whether the operator gives values of tensors to Python, or results whose sizes depend on values."""
     return base in _READ or bool(_effects().get(base, {}).get("data_dependent"))
+
+
+_ATEN = namespace("aten")
 
 
 class _Recorder(TorchDispatchMode):
@@ -80,6 +84,8 @@ class _Recorder(TorchDispatchMode):
             self.watch.paused = before
 
     def _step(self, func: Any, args: Any, kwargs: Any) -> Any:
+        if func is _ATEN.lift_fresh.default:  # what the program does to it must not reach the constant
+            func = _ATEN.lift_fresh_copy.default
         name = func._packet.__name__
         self._judge(func, name)
         node_args, node_kwargs = map_aggregate((tuple(args), dict(kwargs)), self.node_of)
@@ -123,6 +129,7 @@ class GraphRecorder:
         for name, tensor in zip(names, tensors, strict=True):
             self.mode.last = self.graph.placeholder(name)
             self.mode.track(tensor, self.mode.last)
+        watch.count = lambda: len(self.graph.nodes)
 
     def __enter__(self) -> GraphRecorder:
         self.mode.__enter__()
@@ -138,7 +145,7 @@ class GraphRecorder:
         """Whether something was written, or drawn."""
         return self.mode.changed
 
-    def stop(self, result: Any) -> None:
+    def stop(self, results: Any) -> None:
         """Nothing: what was done is known."""
 
     def place(self, output: Tensor) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import tesserack as ts
@@ -9,7 +10,6 @@ from tesserack import Tensor, _native
 from tesserack.jit._compile.dependencies import Dependencies
 from tesserack.jit._compile.errors import NotProved
 from tesserack.jit._compile.watch import PACKAGE, Watch
-from tesserack.utils import _pytree as pytree
 
 __all__ = ["Program", "ProgramRecorder"]
 
@@ -39,6 +39,7 @@ class ProgramRecorder:
         self.tracer = _native._Tracer(PACKAGE + "/", lambda text: watch.refuse(_VALUES_READ), False)
         for name, tensor in zip(names, tensors, strict=True):
             self.tracer.add_input(tensor, name)
+        watch.count = lambda: self.tracer.num_calls
         self.changed = False
 
     def __enter__(self) -> ProgramRecorder:
@@ -48,10 +49,11 @@ class ProgramRecorder:
     def __exit__(self, *error: Any) -> None:
         self.tracer.cancel()
 
-    def stop(self, result: Any) -> None:
-        """What comes from now on is not the program's."""
+    def stop(self, results: Iterable[Tensor]) -> None:
+        """What comes from now on is not the program's, which hands out these."""
+        self.watch.count = int
         given = {id(tensor) for tensor in self.tensors}
-        leaves = {id(leaf): leaf for leaf in pytree.tree_leaves(result) if isinstance(leaf, Tensor)}
+        leaves = {id(leaf): leaf for leaf in results}
         self.returned = [leaf for key, leaf in leaves.items() if key not in given]
         try:
             self.graph: Any = self.tracer.end(self.returned).outer_level()

@@ -10,7 +10,7 @@ from operator import getitem
 from pathlib import Path
 from typing import Any
 
-from tesserack.jit._compile.compiled import Compiled
+from tesserack.jit._compile.compiled import Compiled, config
 
 __all__ = ["ExplainOutput", "explain"]
 
@@ -74,7 +74,7 @@ def _guards(compiled: Compiled) -> list[str]:
     for entry in compiled.places:
         depends, tensors = entry.dependencies, entry.capture.kept.tensors
         found += [f"argument {k}: {x.dtype}{tuple(x.shape)} on {x.device}" for k, x in enumerate(tensors)]
-        names = {".".join((r.name, *r.path)) for reads in depends.reads.values() for r in reads.globals}
+        names = {".".join((r.name, *r.path)) for _, _, r in depends.found}
         found += [f"global {name}" for name in sorted(names)]
         found += [f"closure {name}" for name in sorted({n for code in depends.codes for n in code.co_freevars})]
         parts = Counter(type(module).__name__ for module in depends.tokens.modules.values())
@@ -109,9 +109,9 @@ def explain(f: Callable[..., Any], *extra_args: Any, **extra_kwargs: Any) -> Any
 
         function = getattr(f, "_torchdynamo_orig_callable", getattr(f, "_orig_mod", f))
         compiled = Compiled(function, [function], keep, False, {})
-        for _ in range(3):  # a run that imports something is tried again
+        for _ in range(config["attempts"] + config["closer"]):  # a run that imports something is tried again
             compiled(*args, **kwargs)
-            if graphs or compiled.reasons:
+            if graphs or compiled.plain:
                 break
         steps = [
             [n.target for n in gm.graph.nodes if n.op == "call_function" and n.target is not getitem] for gm in graphs

@@ -6,10 +6,12 @@ from __future__ import annotations
 
 import enum
 import functools
+import gc
 import sys
 import types
 from collections import OrderedDict
 from collections.abc import Iterator
+from contextvars import ContextVar
 from typing import Any
 
 import tesserack as ts
@@ -34,7 +36,7 @@ __all__ = [
 
 # Classes of objects whose tokens they are themselves.
 ATOMS = frozenset((
-    type(None), bool, int, str, bytes, type(...), types.BuiltinFunctionType, ts.dtype, ts.device,
+    type(None), bool, int, str, bytes, type(...), object, types.BuiltinFunctionType, ts.dtype, ts.device,
     range, type(ts.strided), type(ts.contiguous_format), types.MethodDescriptorType, types.WrapperDescriptorType,
     types.GetSetDescriptorType, types.MemberDescriptorType, _native.Operator, _native.OperatorMethod,
 ))  # fmt: skip
@@ -69,7 +71,23 @@ class _Written:
 
 def is_written(cls: type) -> bool:
     """Whether objects of a class hold nothing but attributes: it is written in Python, and not made of one in C."""
-    return bool(cls.__flags__ & (1 << 9)) and cls.__basicsize__ <= _Written.__basicsize__ and not cls.__itemsize__
+    most = _Written.__basicsize__ + sum(_POINTER for _ in slots(cls))
+    return bool(cls.__flags__ & (1 << 9)) and cls.__basicsize__ <= most and not cls.__itemsize__
+
+
+_POINTER = tuple.__itemsize__
+
+
+def slots(cls: type) -> Iterator[types.MemberDescriptorType]:
+    """Attributes that have a place of their own in objects of a class."""
+    for base in cls.__mro__:
+        for member in vars(base).values() if base.__flags__ & (1 << 9) else ():
+            if type(member) is types.MemberDescriptorType and member.__objclass__ is base:
+                yield member
+
+
+class _Unset:
+    """What a variable of contexts has that has no value."""
 
 
 class Tokens:
@@ -194,6 +212,12 @@ class Tokens:
             self.watch("dict", value.keywords)
             self.watch("dict", value.__dict__)
             return ("partial", id(value), tuple(self.of(part) for part in parts))
+        if isinstance(value, types.MappingProxyType):
+            return ("proxy", *(self.of(behind) for behind in gc.get_referents(value)))
+        if isinstance(value, ContextVar):
+            self.watch("answer", functools.partial(value.get, _Unset))
+            held = value.get(_Unset)
+            return ("context", self._same(value), None if held is _Unset else (self.of(held),))
         if isinstance(value, Module):
             self.modules[id(value)] = value
             kind = self._same(type(value)), self._same(type(value).forward)
@@ -253,10 +277,16 @@ class Tokens:
     def _object(self, value: Any) -> Any:
         """A plain object of a class written in Python: its attributes."""
         cls = type(value)
-        if not is_written(cls) or is_ours(cls) or _has_slots(cls):
+        if not is_written(cls) or is_ours(cls):
             raise NotProved(f"an object of class {cls.__qualname__} is used, whose changes cannot be seen")
         self._class(cls)
-        return ("object", id(value), self._same(cls), self._attributes(value))
+        return ("object", id(value), self._same(cls), self._attributes(value), self._slots(value))
+
+    def _slots(self, value: Any) -> Any:
+        found = [(slot.__name__, slot.__get__(value, type(value))) for slot in slots(type(value)) if _has(value, slot)]
+        if found:
+            self.watch("slots", value)
+        return tuple((name, self.of(item)) for name, item in found)
 
     def of_class(self, cls: type, read: frozenset[str]) -> Any:
         """The token of what a class holds: of the program's its functions, and what is read of the rest."""
@@ -279,8 +309,12 @@ class Tokens:
         return self.of(value) if plain or read else self._same(value)
 
 
-def _has_slots(cls: type) -> bool:
-    return any(vars(base).get("__slots__") for base in cls.__mro__)
+def _has(value: Any, slot: types.MemberDescriptorType) -> bool:
+    try:
+        slot.__get__(value, type(value))
+    except AttributeError:
+        return False
+    return True
 
 
 def modes() -> bool:

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import copy
 import gc
+import inspect
 import sys
 import threading
 import types
+from collections.abc import Callable, Iterable
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
 from tesserack import Tensor, _native
 from tesserack._tensor.overrides import is_tensor_method_or_property
-from tesserack.jit._compile.code import asks_by_constant_names
+from tesserack.jit._compile.code import Read, asks_by_constant_names, catches, check, reads
 from tesserack.jit._compile.errors import NotProved
+from tesserack.jit._compile.steps import Steps
 
 __all__ = ["PACKAGE", "Watch", "computes", "is_trusted", "tell", "trust"]
 
@@ -32,7 +37,23 @@ _BUILTINS = frozenset({
     "issubclass", "iter", "len", "max", "min", "next", "ord", "pow", "repr", "round", "sorted", "sum",
 })  # fmt: skip
 _MODULES = frozenset({"math", "_operator", "itertools", "_functools", "_collections", "cmath", "collections"})
-_VALUES = (list, dict, set, frozenset, tuple, str, bytes, int, float, complex, range, slice, types.GeneratorType)
+_VALUES = (
+    list,
+    dict,
+    set,
+    frozenset,
+    tuple,
+    str,
+    bytes,
+    int,
+    float,
+    complex,
+    range,
+    slice,
+    types.GeneratorType,
+    types.MappingProxyType,
+    ContextVar,
+)
 # Methods of tensors and functions of the core that hand out, or take, what no graph sees, or change more than values.
 _REFUSED = frozenset({
     "tolist", "numpy", "_numpy", "item", "data_ptr", "untyped_storage", "storage", "set_", "resize_", "backward",
@@ -42,6 +63,13 @@ _REFUSED = frozenset({
     "current_stream", "default_stream", "synchronize",
 })  # fmt: skip
 # Contexts that switch gradients.
+_BY_NAME = frozenset({"getattr", "hasattr", "setattr", "delattr"})
+_OF_ABC = frozenset({"_abc_instancecheck", "_abc_subclasscheck", "get_cache_token"})
+# By ids these tell objects apart within a run; how deep functions may be wrapped matters to none.
+_OF_LIBRARY = {
+    inspect.unwrap.__code__.co_filename: frozenset({"id", "getrecursionlimit"}),
+    copy.deepcopy.__code__.co_filename: frozenset({"id", "__reduce_ex__"}),
+}
 _SWITCHES = frozenset({"no_grad", "enable_grad", "set_grad_enabled", "inference_mode", "set_inference_mode"})
 _trusted: set[types.CodeType] = set()
 
@@ -64,7 +92,18 @@ def computes(function: Any) -> bool:
     name = str(getattr(function, "__name__", function))
     if module == "builtins":
         return name in _BUILTINS
+    if module == "_abc":
+        return name in _OF_ABC
+    if type(getattr(function, "__self__", None)) in (frozenset, tuple, str, bytes):
+        return True  # of what does not change
+    if name == "__new__" and isinstance(getattr(function, "__self__", None), type):
+        return function.__self__.__module__ in ("builtins", "functools")
     return module in _MODULES or str(module).partition(".")[0] == "tesserack"
+
+
+def is_of_library(code: types.CodeType, name: str) -> bool:
+    """Whether a function of Python's library calls this where it means nothing outside of it."""
+    return name in _OF_LIBRARY.get(code.co_filename, ())
 
 
 _running: list[Watch] = []
@@ -81,11 +120,15 @@ class Watch:
     done that a graph would not repeat.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, known: dict[int, Any] | None = None) -> None:
+        """With what is ``known`` before the run, by its id, each step of it is looked at."""
+        self.steps = None if known is None else Steps(self, known)
         self.codes: dict[types.CodeType, dict[str, Any]] = {}
         self.own: dict[types.CodeType, dict[str, Any]] = {}  # of this package's functions
         self.reason: NotProved | None = None
+        self.abstract = False  # whether abstract classes were asked who belongs to them
         self._importing = 0
+        self.count: Callable[[], int] = int  # how many operators have been written down
         self.native = False  # whether it is written down where gradients are switched off
         self.paused = False  # while an operator runs, and is written down
         self._thread = threading.get_ident()
@@ -96,11 +139,15 @@ class Watch:
         _running.append(self)
         gc.callbacks.insert(0, self._collection_starts)
         gc.callbacks.append(self._collection_stops)
+        if self.steps is not None:
+            self.steps.__enter__()
         sys.setprofile(self._event)
         return self
 
     def __exit__(self, *exc: object) -> None:
         sys.setprofile(self._before)
+        if self.steps is not None:
+            self.steps.__exit__(*exc)
         gc.callbacks.remove(self._collection_starts)
         gc.callbacks.remove(self._collection_stops)
         _running.remove(self)
@@ -113,13 +160,46 @@ class Watch:
         if phase == "stop" and threading.get_ident() == self._thread:
             self._collecting = False
 
-    def refuse(self, reason: str, passing: bool = False) -> None:
+    def found(self) -> list[tuple[types.CodeType, dict[str, Any], Read]]:
+        """What was read by names: by which code, where it is looked up, and what. ``NotProved``, with the line, where
+        the program did what a graph would not repeat.
+        """
+        if self.steps is not None:
+            return [(code, space, read) for (code, read), space in self.steps.reads.items()]
+        return [(code, space, read) for code, space in self.codes.items() for read in check(code).globals]
+
+    def attributes(self) -> frozenset[str]:
+        """Attributes that may have been read, of whatever."""
+        names = self.steps.names if self.steps is not None else ()
+        return frozenset(names).union(*(reads(code).attributes for code in self.codes))
+
+    def is_new(self, value: Any) -> bool | None:
+        """Whether an object was made in this run; None where that is not known."""
+        return None if self.steps is None else self.steps.is_new(value)
+
+    def catchers(self) -> Iterable[types.CodeType]:
+        """Functions that go on after errors, of operators if that is known."""
+        return self.steps.catchers if self.steps is not None else filter(catches, self.codes)
+
+    def refuse(self, reason: str, passing: bool = False, final: bool = True) -> None:
         """Note a reason; the first counts."""
         if self.reason is None:
-            self.reason = NotProved(reason, passing)
+            self.reason = NotProved(reason, passing, final)
+
+    def follows(self, frame: types.FrameType) -> bool:
+        """Whether a frame is the program's, or of a library that it calls, and what it does counts."""
+        if self.paused or self._collecting or self._importing:
+            return False
+        code = frame.f_code
+        away = code.co_filename.startswith((PACKAGE, "<frozen importlib"))
+        return not away and code not in _trusted and not _is_help(frame)
 
     def _event(self, frame: types.FrameType, event: str, arg: Any) -> None:
-        if self.reason is not None or self.paused or self._collecting:
+        if self.paused or self._collecting:
+            return
+        if self.reason is not None:
+            if event == "call" and not self.reason.final and self.follows(frame):
+                self.codes.setdefault(frame.f_code, frame.f_globals)  # which is known to the next run
             return
         if frame.f_code.co_name == "_find_and_load" and frame.f_code.co_filename.startswith("<frozen importlib"):
             self._importing += {"call": 1, "return": -1}.get(event, 0)
@@ -139,6 +219,8 @@ class Watch:
                 self.refuse(f"{_line(frame.f_back)} calls {code.co_name} of {inside}")
             elif not name.startswith(_OWN):
                 self.own.setdefault(code, frame.f_globals)
+        elif name.startswith("<frozen importlib"):
+            return  # of what is loaded already
         elif code.co_name == "import_module" and not _is_help(frame):
             self.refuse(f"{_line(frame.f_back)} imports a module")
         elif name == "<string>" and str(frame.f_globals.get("__name__")).startswith("namedtuple_"):
@@ -162,8 +244,14 @@ class Watch:
         if name == "__new__" and isinstance(owner, type):
             return  # a named tuple, or an object, whose making is Python's or none's
         if computes(function):
+            self.abstract = self.abstract or name in _OF_ABC
             return
-        if name in ("getattr", "hasattr") and asks_by_constant_names(frame.f_code) is not None:
+        if name in _BY_NAME:
+            if name in ("getattr", "hasattr") and (self.steps or asks_by_constant_names(frame.f_code) is not None):
+                return
+            self.refuse(f"{_line(frame)} calls {name}, which may do anything", final=self.steps is not None)
+            return
+        if is_of_library(frame.f_code, name):
             return
         kind = type(owner)
         if getattr(kind, "__module__", None) in ("itertools", "builtins", "collections") and name in (

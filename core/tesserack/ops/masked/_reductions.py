@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 import tesserack as ts
 from tesserack import Tensor
 from tesserack._native import dtype as DType
+from tesserack.ops.masked._sparse import of_sparse_too
 
 __all__ = [
     "amax", "amin", "argmax", "argmin", "cumprod", "cumsum", "log_softmax", "logaddexp", "logsumexp", "mean", "median",
@@ -34,6 +35,7 @@ def _parts(op: str, input: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]
         raise TypeError(f"masked.{op}: expected a mask of dtype bool, got {mask.dtype}")
     if mask.dim() > input.dim():
         raise IndexError(f"masked.{op}: expected a mask of at most {input.dim()} dims, got {mask.dim()}")
+    mask = mask if mask.layout is ts.strided else mask.to_dense()
     return input, mask.expand(input.shape)
 
 
@@ -73,6 +75,7 @@ def _floating(op: str, input: Tensor, dtype: DType | None) -> DType:
     return kind
 
 
+@of_sparse_too(without_mask=True)
 def sum(
     input: Tensor, dim: Dims = None, *, keepdim: bool = False, dtype: DType | None = None, mask: Tensor | None = None
 ) -> Tensor:
@@ -88,6 +91,7 @@ def sum(
     return x.sum(_dims(x, dim), keepdim) if x.dim() else x.sum()
 
 
+@of_sparse_too(without_mask=False)
 def prod(
     input: Tensor, dim: Dims = None, *, keepdim: bool = False, dtype: DType | None = None, mask: Tensor | None = None
 ) -> Tensor:
@@ -99,6 +103,7 @@ def prod(
     return x
 
 
+@of_sparse_too(without_mask=False)
 def amax(
     input: Tensor, dim: Dims = None, *, keepdim: bool = False, dtype: DType | None = None, mask: Tensor | None = None
 ) -> Tensor:
@@ -107,6 +112,7 @@ def amax(
     return x.amax(_dims(x, dim), keepdim)
 
 
+@of_sparse_too(without_mask=False)
 def amin(
     input: Tensor, dim: Dims = None, *, keepdim: bool = False, dtype: DType | None = None, mask: Tensor | None = None
 ) -> Tensor:
@@ -150,6 +156,7 @@ def _without(x: Tensor, dim: Dims, keepdim: bool) -> Tensor:
     return x if keepdim or x.dim() == 0 else x.squeeze(_dims(x, dim))
 
 
+@of_sparse_too(without_mask=False)
 def mean(
     input: Tensor, dim: Dims = None, *, keepdim: bool = False, dtype: DType | None = None, mask: Tensor | None = None
 ) -> Tensor:

@@ -1,5 +1,6 @@
 """Learning rates that change during training: call ``scheduler.step()`` after ``optimizer.step()``."""
 
+from tesserack.optim.lr_scheduler._base import EPOCH_DEPRECATION_WARNING as EPOCH_DEPRECATION_WARNING
 from tesserack.optim.lr_scheduler._base import LRScheduler
 from tesserack.optim.lr_scheduler._combined import ChainedScheduler, SequentialLR
 from tesserack.optim.lr_scheduler._cyclic import CyclicLR

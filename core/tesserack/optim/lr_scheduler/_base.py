@@ -23,6 +23,12 @@ def set_rate(group: dict[str, Any], rate: Any) -> None:
         group["lr"] = rate
 
 
+EPOCH_DEPRECATION_WARNING = (
+    "The epoch parameter in `scheduler.step()` was not necessary and is being deprecated where possible. "
+    "Please use `scheduler.step()` to step the scheduler."
+)
+
+
 class LRScheduler:
     """Sets ``group["lr"]`` of every parameter group at each :meth:`step`.
 
@@ -51,6 +57,7 @@ class LRScheduler:
                     "needed to resume with last_epoch != -1"
                 )
         self.optimizer = optimizer
+        optimizer._step_known = vars(optimizer).get("step")
         self.base_lrs = current(optimizer, "initial_lr")
         self.last_epoch = last_epoch
         self._is_initial = self._get_lr_called_within_step = False
@@ -69,15 +76,20 @@ class LRScheduler:
 
     def step(self, epoch: int | None = None) -> None:
         """Go to the next epoch, or to ``epoch``; call it after ``optimizer.step()``."""
-        if self._step_count == 1 and self.optimizer._steps_taken == 0:
+        if self._step_count == 1 and vars(self.optimizer).get("step") is not self.optimizer._step_known:
+            warnings.warn(
+                "`optimizer.step()` has been overridden after the scheduler was made, which can no longer tell whether "
+                "it is called; make the scheduler afterwards",
+                stacklevel=2,
+            )
+        elif self._step_count == 1 and self.optimizer._steps_taken == 0:
             warnings.warn(
                 "lr_scheduler.step() before optimizer.step(): the first learning rate is skipped; swap the two calls",
                 stacklevel=2,
             )
         if epoch is not None:
             warnings.warn(
-                "The epoch parameter in `scheduler.step()` was not necessary and is being deprecated where possible. "
-                "Please use `scheduler.step()` to step the scheduler.",
+                EPOCH_DEPRECATION_WARNING,
                 UserWarning,
                 stacklevel=2,
             )

@@ -9,7 +9,10 @@ import pytest
 
 import tesserack as ts
 
-__all__ = ["Card", "Record", "describe", "lacks"]
+__all__ = ["REALS", "Card", "Record", "describe", "lacks"]
+
+# What tests that need some real numbers compute in: the first that the device has.
+REALS = ("float32", "float16", "bfloat16", "float64")
 
 
 @dataclass(frozen=True)
@@ -33,6 +36,11 @@ class Card:
     def dtypes(self) -> frozenset[str]:
         """Names of the dtypes the device computes with."""
         return frozenset(self.capabilities["dtypes"])
+
+    @property
+    def real(self) -> str:
+        """The dtype of tests that need real numbers and do not care which; the default dtype while they run."""
+        return next((dtype for dtype in REALS if dtype in self.dtypes), REALS[0])
 
     def needs(self, *dtypes: str) -> None:
         """Skip the test unless the device declares these dtypes."""

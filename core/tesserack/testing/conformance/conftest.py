@@ -34,6 +34,15 @@ def thorough(request: pytest.FixtureRequest) -> bool:
 
 
 @pytest.fixture(autouse=True)
+def _real_numbers(card: Card) -> Iterator[None]:
+    """Where a test names no dtype, the device's own real numbers."""
+    was = ts.get_default_dtype()
+    ts.set_default_dtype(getattr(ts, card.real))
+    yield
+    ts.set_default_dtype(was)
+
+
+@pytest.fixture(autouse=True)
 def _fresh_state(request: pytest.FixtureRequest) -> Iterator[None]:
     """The same seed for each test, no word from NumPy about infinities; what ran on the cpu instead is counted."""
     ts.manual_seed(0)

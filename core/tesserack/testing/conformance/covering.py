@@ -24,16 +24,16 @@ def _turn(choices: Sequence[str], *of: str) -> str:
     return choices[zlib.crc32("\0".join(of).encode()) % len(choices)]
 
 
-def is_covered(name: str, dtype: str) -> bool:
-    """Whether an operator is tried at a dtype: for a required kernel all, for others float32, int64, bool,
-    one more real and one more whole dtype, in turn.
+def is_covered(name: str, dtype: str, real: str = "float32") -> bool:
+    """Whether an operator is tried at a dtype: for a required kernel all, for others float32, or what the card has in
+    its place (``real``), int64, bool, one more real and one more whole dtype, in turn.
 
     >>> is_covered("add", "int8"), is_covered("conv2d", "float32"), is_covered("cosh_", "bool")
     (True, True, True)
     >>> sum(is_covered("conv2d", dtype) for dtype in cases.DTYPES)
     5
     """
-    if entry_point(name) or dtype in _LEADING or dtype not in cases.DTYPES:
+    if entry_point(name) or dtype in (real, *_LEADING) or dtype not in cases.DTYPES:
         return True
     return dtype in (_turn(_REAL, name), _turn(_WHOLE, name))
 

@@ -12,20 +12,27 @@ from tesserack.testing import cases
 from tesserack.testing.conformance.card import Card
 from tesserack.testing.samples import Input
 
-__all__ = ["expect", "made", "rounded", "there"]
+__all__ = ["expect", "made", "real", "rounded", "there"]
 
 _DIGITS = {"float64": 52, "float32": 23, "float16": 10, "bfloat16": 7}
 
 
 def made(array: Any, dtype: str, card: Card) -> Any:
-    """A tensor of an array that holds what the dtype holds, bit for bit, on the device."""
+    """A tensor of an array that holds what the dtype holds, bit for bit, on the device, which must have the dtype."""
+    card.needs(dtype)
     return ts.from_numpy(np.ascontiguousarray(array, dtype=dtype)).to(card.device)
 
 
 def there(array: Any, dtype: str, card: Card) -> Any:
-    """A tensor of these numbers, rounded to the dtype on the host, on the device."""
+    """A tensor of these numbers, rounded to the dtype on the host, on the device, which must have the dtype."""
+    card.needs(dtype)
     whole = ts.from_numpy(np.array(array, dtype=np.float64, copy=True))
     return whole.to(getattr(ts, dtype)).to(card.device)
+
+
+def real(array: Any, card: Card) -> Any:
+    """A tensor of these numbers in the device's own real dtype, on the device."""
+    return there(array, card.real, card)
 
 
 def rounded(array: Any, dtype: str) -> Any:

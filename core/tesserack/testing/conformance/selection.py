@@ -9,6 +9,7 @@ import pytest
 
 from tesserack.testing import expected_failures
 from tesserack.testing.conformance.areas import AREAS
+from tesserack.testing.conformance.card import REALS
 from tesserack.testing.conformance.covering import is_covered
 
 __all__ = ["KNOWN_GAPS", "expect", "in_order", "is_thinned", "prepare", "properties_of"]
@@ -16,7 +17,7 @@ __all__ = ["KNOWN_GAPS", "expect", "in_order", "is_thinned", "prepare", "propert
 # What the core itself is known to lack, on every device.
 KNOWN_GAPS = Path(__file__).with_name("known_gaps.txt")
 
-_QUICK_DTYPES = ("float32", "int64", "bool")
+_QUICK_DTYPES = ("int64", "bool")  # and one of real numbers
 # In a quick run one in so many of the tests that remain of these, spread evenly.
 _QUICK_SHARE = {
     "test_values": 2,
@@ -32,17 +33,17 @@ _QUICK_SHARE = {
 _MODULES = {area.module: area.name for area in AREAS.values() if area.name != "required"}
 
 
-def in_order(item: Any) -> tuple[int, bool]:
-    """What is told first: areas in their order, and float32 before other dtypes, whose fault may be that something was
-    kept of it."""
+def in_order(item: Any, real: str = REALS[0]) -> tuple[int, bool]:
+    """What is told first: areas in their order, and float32, or what the card has in its place (``real``), before other
+    dtypes, whose fault may be that something was kept of it."""
     area = properties_of(item)["area"]
     parameters = item.callspec.params if hasattr(item, "callspec") else {}
-    return [*AREAS].index(area), parameters.get("dtype", "float32") != "float32"
+    return [*AREAS].index(area), parameters.get("dtype", real) != real
 
 
-def prepare(items: list[Any], areas: str | None = None, quick: bool = False) -> set[Any]:
-    """Mark each test with its area and level; returns those that a quick run, or one of some areas, leaves out.
-    ``UsageError`` for unknown areas."""
+def prepare(items: list[Any], areas: str | None = None, quick: bool = False, real: str = REALS[0]) -> set[Any]:
+    """Mark each test with its area and level; returns those that a quick run, of the real numbers of one dtype, or one
+    of some areas, leaves out. ``UsageError`` for unknown areas."""
     wanted = areas.split(",") if areas else [*AREAS]
     unknown = [name for name in wanted if name not in AREAS]
     if unknown:
@@ -54,21 +55,21 @@ def prepare(items: list[Any], areas: str | None = None, quick: bool = False) -> 
         area = AREAS[own.get("area") or _MODULES[item.path.name]]
         item.add_marker(pytest.mark.conformance(area=area.name, level=area.level), append=False)
         item.user_properties.append(("tesserack", {"area": area.name, "level": area.level}))
-        if area.name not in wanted or (quick and ("slow" in own or _left_out(item, area.name, counts))):
+        if area.name not in wanted or (quick and ("slow" in own or _left_out(item, area.name, counts, real))):
             dropped.add(item)
     return dropped
 
 
-def is_thinned(item: Any) -> bool:
+def is_thinned(item: Any, real: str = REALS[0]) -> bool:
     """Whether other dtypes of its operator stand for a test, unless the run is thorough."""
     parameters = item.callspec.params if hasattr(item, "callspec") else {}
     by_dtype = item.originalname in ("test_values", "test_gradient_of_dtype")
-    return by_dtype and not is_covered(parameters["name"], parameters["dtype"])
+    return by_dtype and not is_covered(parameters["name"], parameters["dtype"], real)
 
 
-def _left_out(item: Any, area: str, counts: dict[str, int]) -> bool:
+def _left_out(item: Any, area: str, counts: dict[str, int], real: str) -> bool:
     parameters = item.callspec.params if hasattr(item, "callspec") else {}
-    if parameters.get("dtype", "float32") not in _QUICK_DTYPES:
+    if parameters.get("dtype", real) not in (real, *_QUICK_DTYPES):
         return True
     function = item.originalname
     share = 1 if area == "required" else _QUICK_SHARE.get(function, 1)

@@ -26,7 +26,7 @@ def matrix(rows: int, columns: int, dtype: ts.dtype, device: Any) -> Any:
 
 def _copy(new: Target, rows: int, columns: int, dtype: ts.dtype, device: Any) -> None:
     new(rows, columns).copy_(matrix(columns, rows, dtype, device).t())
-    new(rows, columns).copy_(matrix(rows, columns, ts.float32, device))
+    new(rows, columns).copy_(matrix(rows, columns, ts.get_default_dtype(), device))
 
 
 def _fill(new: Target, rows: int, columns: int, dtype: ts.dtype, device: Any) -> None:
@@ -129,15 +129,24 @@ def test_required_kernel_keeps_to_its_output(entry: str, dtype: str, card: Card,
             report(made, f"{entry} of {dtype}", f"{rows} x {columns}{', with gaps' if gaps else ''}", card.name)
 
 
+_REALS = 80  # bytes of real numbers, whatever their dtype
+
+
+def _ones(device: Any) -> Any:
+    return ts.ones(_REALS // ts.get_default_dtype().itemsize, device=device)
+
+
 # Kernels whose results the core keeps to itself, or that have several: 80 bytes each, in blocks of 128.
 HIDDEN: dict[str, Callable[[Any], Any]] = {
     "random_bits, 32 bits": lambda device: ts.empty(20, dtype=ts.int32, device=device).random_(),
     "random_bits, 64 bits": lambda device: ts.empty(10, dtype=ts.int64, device=device).random_(0, 1 << 40),
-    "scan, values": lambda device: ts.cummax(ts.ones(20, device=device), 0),
+    "scan, values": lambda device: ts.cummax(_ones(device), 0),
     "scan, positions": lambda device: ts.cummin(ts.ones(10, dtype=ts.int64, device=device), 0),
-    "sort": lambda device: ts.topk(ts.ones(20, device=device), 20),
-    "pointwise": lambda device: ts.ones(20, device=device) + 1,
-    "matmul": lambda device: ts.ones(4, 3, device=device) @ ts.ones(3, 5, device=device),
+    "sort": lambda device: ts.topk(_ones(device), _REALS // ts.get_default_dtype().itemsize),
+    "pointwise": lambda device: _ones(device) + 1,
+    "matmul": lambda device: (
+        _ones(device)[:12].reshape(4, 3) @ _ones(device)[:3, None].expand(3, len(_ones(device)) // 4)
+    ),
 }
 
 
@@ -145,7 +154,7 @@ HIDDEN: dict[str, Callable[[Any], Any]] = {
 def test_temporaries_end_where_they_end(name: str, card: Card) -> None:
     """Results that nobody gave room for, and those on the way to others."""
     for _ in range(5):
-        slack = Slack(80, card.device)
+        slack = Slack(_REALS, card.device)
         HIDDEN[name](card.device)
         damage = slack.damage()
         assert damage is None, f"{name} on {card.name}: {damage}"

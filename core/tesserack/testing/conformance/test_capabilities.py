@@ -10,9 +10,9 @@ import pytest
 import tesserack as ts
 from tesserack.testing import cases, samples
 from tesserack.testing.conformance.areas import REQUIRED
-from tesserack.testing.conformance.card import Card, Record
+from tesserack.testing.conformance.card import REALS, Card, Record
 from tesserack.testing.conformance.covering import layouts_of
-from tesserack.testing.conformance.values import TIED
+from tesserack.testing.conformance.values import MADE, TIED
 
 
 def test_probe_is_truthful(card: Card) -> None:
@@ -47,13 +47,14 @@ def test_properties(card: Card) -> None:
 
 
 def test_needed_dtypes(card: Card) -> None:
-    """float32, int64 and bool: without them the core cannot index, compare or train."""
-    assert {"float32", "int64", "bool"} <= card.dtypes
+    """Real numbers of some kind, int64 and bool: without them the core cannot index, compare or train."""
+    assert {"int64", "bool"} <= card.dtypes
+    assert card.supports(card.real), f"{card.name} has none of {', '.join(REALS)}"
 
 
 # Cards that compile each kernel they meet would compile thousands here for all operators.
 REPRESENTATIVE = {
-    "copy_cast": ("contiguous", "copy_", "float", "long"),
+    "copy_cast": ("contiguous", "copy_", "half", "float", "long"),
     "pointwise": ("neg", "add", "lt", "where.self"),
     "reduce": ("sum.dim", "argmax", "any.dims"),
     "scan": ("cumsum", "cummax"),
@@ -71,8 +72,8 @@ def test_required_kernel(entry: str, card: Card, record: Record) -> None:
     helped: dict[str, str] = {}
     for operator in REPRESENTATIVE.get(entry, REQUIRED[entry]):
         for dtype in cases.DTYPES:
-            if card.supports(dtype):
-                for layout in (one for one in layouts_of(operator, dtype) if one in cases.LAYOUTS):
+            if card.supports(dtype) and card.supports(MADE.get(operator, dtype)):
+                for layout in (one for one in layouts_of(operator, dtype, card.real) if one in cases.LAYOUTS):
                     call_all(operator, dtype, layout, card)
                     for name in ts.backends.fallbacks():
                         helped.setdefault(name, f"{operator} of {dtype}, {layout}")

@@ -69,10 +69,13 @@ import sys
 import numpy as np
 import tesserack as ts
 name, same = sys.argv[1], True
-for dtype in (ts.uint8, ts.float32):
-    here = ts.from_numpy(np.arange(301 * dtype.itemsize, dtype=np.uint8)).view(dtype)
-    there = here.to(name)
-    for x, y in ((there, here), (there[7:], here[7:]), (there[::2].clone(), here[::2])):
+for dtype in (ts.uint8, ts.int16, ts.float32):
+    here = ts.from_numpy(np.arange(301 * dtype.itemsize).astype(np.uint8)).view(dtype)
+    there, target, twin = here.to(name), ts.zeros(400, dtype=dtype).to(name), ts.zeros(400, dtype=dtype)
+    target[13:213].copy_(here[101:])
+    twin[13:213].copy_(here[101:])
+    parts = [(there[k:], here[k:]) for k in (7, 13, 101)] + [(there[::2].clone(), here[::2]), (there[::2], here[::2])]
+    for x, y in ((there, here), (target, twin), *parts):
         same = same and x.cpu().contiguous().view(ts.uint8).tolist() == y.contiguous().view(ts.uint8).tolist()
 sys.exit(not same)
 """
@@ -138,7 +141,7 @@ LAYOUTS: dict[str, Any] = {
 @pytest.mark.parametrize("shape", ((3, 5), (37, 129)))
 def test_layouts(source: str, target: str, shape: tuple[int, int], card: Card) -> None:
     """copy_ from any layout into any other, on the device and from and to the host."""
-    values = host(shape[0] * shape[1], "float32").nan_to_num(1.0, 2.0, 3.0).reshape(shape)
+    values = host(shape[0] * shape[1], card.real).nan_to_num(1.0, 2.0, 3.0).reshape(shape)
     for here, there in ((card.device, card.device), ("cpu", card.device), (card.device, "cpu")):
         to = LAYOUTS[target](ts.zeros(shape, device=there))
         to.copy_(LAYOUTS[source](values.to(here)))

@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 
 import tesserack as ts
+from tesserack.testing import cases
 from tesserack.testing.conformance.card import Card
+from tesserack.testing.conformance.exactly import real
 
 
 def fill_of(number: int, count: int) -> np.ndarray[Any, Any]:
@@ -106,13 +108,67 @@ def test_alignment(count: int, card: Card) -> None:
 
 def test_kernels_take_any_offset(card: Card) -> None:
     """Tensors that begin anywhere in a block, aligned to their element only."""
-    array = np.arange(1000, dtype=np.float32)
-    x = ts.from_numpy(array.copy()).to(card.device)
+    array = np.random.default_rng(5).integers(0, 2, 1000).astype(np.float64)  # any real dtype adds them up exactly
+    x = real(array, card)
     for begin in (1, 2, 3, 5, 7, 13, 31):
         part, wanted = x[begin:], array[begin:]
-        np.testing.assert_array_equal((part * 2).cpu().numpy(), wanted * 2)
-        np.testing.assert_array_equal(ts.cumsum(part[:50], 0).cpu().numpy(), np.cumsum(wanted[:50]))
+        np.testing.assert_array_equal(cases.values(part * 2), wanted * 2)
+        np.testing.assert_array_equal(cases.values(ts.cumsum(part[:50], 0)), np.cumsum(wanted[:50]))
         assert part.sum().item() == wanted.sum()
+
+
+def registered(card: Card) -> tuple[Any, Any]:
+    """Memory of NumPy's of an odd number of bytes, off any boundary, and the same memory as the device sees it."""
+    whole = ts.from_numpy(np.arange(70_000) * 7919 % 251 + 1).to(ts.uint8)
+    mine = whole[13:-6]
+    try:
+        return mine, ts.backends.register_host_memory(mine, card.device)
+    except RuntimeError as error:
+        pytest.skip(str(error).partition(";")[0])
+
+
+def test_registered_memory_is_the_same(card: Card) -> None:
+    """host_register: copies read and write what its owner sees, at any place in it."""
+    mine, seen = registered(card)
+    there = ts.zeros(mine.numel(), dtype=ts.uint8, device=card.device)
+    for turn, (begin, end) in enumerate(((0, mine.numel()), (101, 40_000), (4096, 4099))):
+        mine.copy_(mine + 3)  # uint8 wraps around
+        there[begin:end].copy_(seen[begin:end], non_blocking=True)
+        ts.synchronize(card.device)
+        _same(there[begin:end].cpu(), mine[begin:end], f"from bytes {begin} to {end} of registered memory", card)
+        there[begin:end].fill_(turn)
+        kept = mine.clone()
+        kept[begin:end] = turn
+        seen[begin:end].copy_(there[begin:end], non_blocking=True)
+        ts.synchronize(card.device)
+        _same(mine, kept, f"to bytes {begin} to {end} of registered memory", card)
+        mine.copy_(ts.arange(mine.numel()) * 31 % 253)
+
+
+def test_registered_memory_stays_its_owners(card: Card) -> None:
+    """host_unregister: when the device lets go, the memory is as it was, and can be registered again."""
+    for _ in range(3):
+        mine, seen = registered(card)
+        kept = mine.clone()
+        there = seen.to(card.device)
+        del seen
+        gc.collect()
+        ts.synchronize(card.device)
+        _same(mine, kept, "after host_unregister: the memory of its owner", card)
+        again = ts.backends.register_host_memory(mine, card.device)
+        _same(again.to(card.device).cpu(), kept, "from memory that is registered again", card)
+        _same(there.cpu(), kept, "what was copied from memory that was registered then", card)
+
+
+def _same(found: ts.Tensor, wanted: ts.Tensor, what: str, card: Card) -> None:
+    wrong = found != wanted
+    if wrong.any():
+        at = int(wrong.int().argmax().item())
+        pytest.fail(
+            f"host_register on {card.name}: {what}: byte {at} of {wrong.numel()} is {found[at].item()}, expected "
+            f"{wanted[at].item()} ({int(wrong.sum().item())} wrong)",
+            pytrace=False,
+        )
 
 
 def test_statistics(card: Card) -> None:

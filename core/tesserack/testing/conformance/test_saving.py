@@ -25,7 +25,7 @@ def values(card: Card, device: Any) -> dict[str, Any]:
         for dtype in cases.DTYPES
         if card.supports(dtype)
     }
-    made["view"] = made["float32"].t()[1:]
+    made["view"] = made[card.real].t()[1:]
     made["empty"] = ts.empty(0, 3, device=device)
     made["scalar"] = ts.tensor(2.5, device=device)
     made["rest"] = {"epoch": 3, "names": ["a", "b"], "rate": 0.1}
@@ -73,5 +73,6 @@ def test_state_dict(card: Card, tmp_path: Path) -> None:
     twin = nn.Sequential(nn.Linear(6, 5), nn.BatchNorm1d(5), nn.ReLU(), nn.Linear(5, 2))
     twin.load_state_dict(ts.load(path, map_location="cpu"))
     twin.eval()
-    np.testing.assert_allclose(twin(x.cpu()).tolist(), expected, rtol=1e-4, atol=1e-5)
+    rtol, atol = (1e-4, 1e-5) if card.real in ("float32", "float64") else (2e-2, 1e-2)
+    np.testing.assert_allclose(twin(x.cpu()).tolist(), expected, rtol, atol)
     assert twin.to(card.device)(x).tolist() == expected

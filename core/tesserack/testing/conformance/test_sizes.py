@@ -13,6 +13,7 @@ import tesserack as ts
 from tesserack import nn
 from tesserack.testing import cases
 from tesserack.testing.conformance.card import Card, Record
+from tesserack.testing.conformance.exactly import rounded
 
 F = nn.functional
 Inputs = tuple[tuple[int, ...], ...]
@@ -58,7 +59,9 @@ EXACT = (
     *("sort 100k", "matmul 256", "matmul 512", "matmul, batched 16x128", "linear 256x512", "conv2d 8x16x28"),
     *("max_pool2d 800k", "gather rows 100k", "index_add 100k"),
 )
-TOLERANCE = 3e-4
+# What sums of halves lose of the largest of them, where a device adds them up as they are.
+LEAST = {"float32": 1e-3, "float64": 1e-3, "float16": 5e-2, "bfloat16": 4e-1}
+TOLERANCE = {"float32": 3e-4, "float64": 3e-4, "float16": 2e-2, "bfloat16": 1e-1}
 
 
 def _rows(x: Any, modulus: int) -> Any:
@@ -85,16 +88,16 @@ def seconds(call: Callable[..., Any], inputs: list[Any], weights: Any) -> float:
 
 def _whole(shape: tuple[int, ...], seed: int) -> Any:
     """Whole numbers from -3 to 3 without a pattern, the maximum of few of them alone at its place."""
-    return ts.from_numpy(np.random.default_rng(seed).integers(-3, 4, shape).astype(np.float32))
+    return ts.from_numpy(np.random.default_rng(seed).integers(-3, 4, shape)).to(ts.get_default_dtype())
 
 
-def judge(found: Any, expected: Any, tolerance: float) -> tuple[str | None, float]:
-    """What is wrong, if anything, and the largest error of an element: relative to itself, or to a thousandth of the
+def judge(found: Any, expected: Any, tolerance: float, part: float) -> tuple[str | None, float]:
+    """What is wrong, if anything, and the largest error of an element: relative to itself, or to a ``part`` of the
     largest where that is more."""
     worst = 0.0
     for index, (f, e) in enumerate(zip(found, expected, strict=True)):
         left, right = cases.values(f), cases.values(e)
-        least = 1e-3 * np.abs(right).max(initial=0.0) + 1e-30
+        least = part * np.abs(right).max(initial=0.0) + 1e-30
         error = np.nan_to_num(np.abs(left - right) / np.maximum(np.abs(right), least), nan=np.inf)
         worst = max(worst, float(error.max(initial=0.0)))
         wrong = error > tolerance
@@ -124,9 +127,10 @@ def test_size(name: str, direction: str, card: Card, record: Record) -> None:
     expected = once(call, exact, weights.double() if weights is not None else None)
     on = {where: weights.to(where) if weights is not None else None for where in inputs}
     found = once(call, inputs[here], on[here])
-    problem, error = judge(found, expected, 0.0 if exact_values else TOLERANCE)
+    wanted = [rounded(cases.values(e), card.real) for e in expected] if exact_values else expected
+    problem, error = judge(found, wanted, 0.0 if exact_values else TOLERANCE[card.real], LEAST[card.real])
     took = {where: seconds(call, tensors, on[where]) for where, tensors in inputs.items()}
-    record.case(op=name, dtype="float32", direction=direction, error=error)
+    record.case(op=name, dtype=card.real, direction=direction, error=error)
     record.timing(name, took[here], took["cpu"])
     if problem:
         pytest.fail(f"{name} ({direction}) on {card.name}: {problem}", pytrace=False)

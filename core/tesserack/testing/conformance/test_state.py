@@ -133,7 +133,7 @@ def test_prepared_steps_of_many_dtypes(name: str, card: Card, record: Record) ->
     """Recordings of one function in several dtypes and sizes, replayed in turn with other numbers."""
     record.case(op=name, dtype="", direction="state")
     made_of = []
-    for dtype in ("float32", "float64", "int64", "int32"):
+    for dtype in dict.fromkeys((card.real, "float64", "int64", "int32")):
         if card.supports(dtype) and not (name == "matmul" and "int" in dtype):
             for shape in ((4, 6), (6, 9)):
                 x = ts.ones(shape, dtype=getattr(ts, dtype), device=card.device)

@@ -15,6 +15,7 @@ from tesserack import nn, optim
 from tesserack.testing.conformance.card import Card, Record
 
 CLASSES = 4
+NEAR = {"float16": (1e-1, 2e-2), "bfloat16": (2e-1, 1e-1)}  # losses on two devices, of dtypes of few digits
 
 
 def rings(count: int = 512) -> tuple[Any, Any]:
@@ -62,8 +63,8 @@ def convolutional() -> nn.Module:
 
 
 def adam(parameters: Any) -> Any:
-    """Adam."""
-    return optim.Adam(parameters, lr=0.01)
+    """Adam, with a bound below which squares of small gradients are nothing that each dtype holds."""
+    return optim.Adam(parameters, lr=0.01, eps=1e-4 if ts.get_default_dtype() is ts.float16 else 1e-8)
 
 
 def sgd(parameters: Any) -> Any:
@@ -73,7 +74,7 @@ def sgd(parameters: Any) -> Any:
 
 def train(model: nn.Module, data: tuple[Any, Any], make: Callable[[Any], Any], epochs: int, device: Any) -> list[float]:
     """The loss of every step."""
-    x, y = ts.from_numpy(data[0]).to(device), ts.from_numpy(data[1]).to(device)
+    x, y = ts.from_numpy(data[0]).to(ts.get_default_dtype()).to(device), ts.from_numpy(data[1]).to(device)
     optimizer = make(model.parameters())
     losses = []
     for _ in range(epochs):
@@ -90,7 +91,7 @@ def accuracy(model: nn.Module, data: tuple[Any, Any], device: Any) -> float:
     """The share of examples the model classifies rightly."""
     model.eval()
     with ts.no_grad():
-        guessed = model(ts.from_numpy(data[0]).to(device)).argmax(1)
+        guessed = model(ts.from_numpy(data[0]).to(ts.get_default_dtype()).to(device)).argmax(1)
     model.train()
     return float((guessed.cpu().numpy() == data[1]).mean())
 
@@ -115,7 +116,7 @@ def test_learns(name: str, card: Card, record: Record) -> None:
     """The loss falls, new examples are classified, and no step needed the cpu."""
     build, data, make, epochs = RUNS[name]
     model, losses = run(build, data, make, epochs, card.device)
-    record.case(op=name, dtype="float32", direction="training")
+    record.case(op=name, dtype=card.real, direction="training")
     assert losses[-1] < losses[0] / 3, f"{name} on {card.name}: the loss went from {losses[0]:.3f} to {losses[-1]:.3f}"
     assert accuracy(model, data, card.device) > 0.95
     helped = ts.backends.fallbacks()
@@ -128,7 +129,8 @@ def test_learns_as_on_the_cpu(name: str, card: Card) -> None:
     build, data, make, _ = RUNS[name]
     _, found = run(build, data, make, 1, card.device)
     _, expected = run(build, data, make, 1, "cpu")
-    np.testing.assert_allclose(found, expected, rtol=2e-2, atol=2e-3, err_msg=f"{name} on {card.name}")
+    rtol, atol = NEAR.get(card.real, (2e-2, 2e-3))
+    np.testing.assert_allclose(found, expected, rtol, atol, err_msg=f"{name} on {card.name}")
 
 
 def test_reads_digits(card: Card) -> None:
@@ -141,5 +143,6 @@ def test_reads_digits(card: Card) -> None:
         return nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10))
 
     model, _ = run(build, (images[:1400], labels[:1400]), adam, 15, card.device)
-    assert accuracy(model, (images[1400:], labels[1400:]), card.device) > 0.88
+    enough = 0.88 if card.real in ("float32", "float64") else 0.85
+    assert accuracy(model, (images[1400:], labels[1400:]), card.device) > enough
     assert ts.backends.fallbacks() == {}

@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 
 import tesserack as ts
+from tesserack.testing import cases
 from tesserack.testing.conformance.card import Card
+from tesserack.testing.conformance.exactly import real, rounded
 
 VIEWS: dict[str, Callable[[Any], Any]] = {
     "select": lambda x: x[1],
@@ -62,21 +64,21 @@ def test_views_of_views(seed: int, card: Card) -> None:
     """Random chains of views, read, computed with and written, against NumPy."""
     random = np.random.default_rng(seed)
     for _ in range(10):
-        base = np.arange(4 * 5 * 6, dtype=np.float32).reshape(4, 5, 6)
-        tensor = ts.from_numpy(base.copy()).to(card.device)
+        base = np.arange(4 * 5 * 6, dtype=np.float64).reshape(4, 5, 6)
+        tensor = real(base, card)
         array, view, steps = base, tensor, []
         for _ in range(int(random.integers(1, 5))):
             text, change = random_view(random, array)
             array, view = change(array), change(view)
             steps.append(text)
         what = " then ".join(steps)
-        np.testing.assert_array_equal(view.cpu().numpy(), array, err_msg=what)
-        np.testing.assert_array_equal((view + view).cpu().numpy(), array + array, err_msg=f"sum of {what}")
-        total = array.astype(np.float64).sum()
+        np.testing.assert_array_equal(cases.values(view), array, err_msg=what)
+        np.testing.assert_array_equal(cases.values(view + view), array + array, err_msg=f"sum of {what}")
+        total = float(rounded(array.sum(), card.real))
         assert view.sum().item() == pytest.approx(total, rel=1e-6), f"sum over {what}"
         array += 1000
         view += 1000
-        np.testing.assert_array_equal(tensor.cpu().numpy(), base, err_msg=f"written through {what}")
+        np.testing.assert_array_equal(cases.values(tensor), base, err_msg=f"written through {what}")
 
 
 def random_view(random: Any, array: Any) -> tuple[str, Callable[[Any], Any]]:
@@ -108,11 +110,11 @@ def random_view(random: Any, array: Any) -> tuple[str, Callable[[Any], Any]]:
 def test_many_dimensions(ndim: int, card: Card) -> None:
     """Up to as many dimensions as the device declares; beyond, a clear refusal or the right result."""
     shape = [2 if d < 6 else 1 for d in range(ndim)]
-    array = np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
-    x = ts.from_numpy(array.copy()).to(card.device).permute(*reversed(range(ndim)))
+    array = np.arange(np.prod(shape), dtype=np.float64).reshape(shape)
+    x = real(array, card).permute(*reversed(range(ndim)))
     limit = int(card.capabilities["max_ndim"])
     try:
-        found = (x * 2 + x[::-1]).cpu().numpy()
+        found = cases.values(x * 2 + x[::-1])
     except RuntimeError as error:
         assert limit and ndim > limit, f"{ndim} dimensions refused, {limit or 'any number of'} declared: {error}"
         assert str(ndim) in str(error), f"the refusal does not say how many dimensions there were: {error}"

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = [
+    "MADE",
     "NEAR_ONE",
     "SUMS",
     "TIED",
@@ -37,8 +38,10 @@ _LEAST = {"float64": 2.0**-1074, "float32": 2.0**-149, "float16": 2.0**-24, "bfl
 NEAR_ONE = frozenset(("sinc", "special_sinc", "tanhshrink"))
 # Sums of terms of about 1 that may cancel altogether: relative to 1 too.
 SUMS = frozenset(("var", "std", "var_mean", "std_mean"))
+# Operators whose result is of one dtype, whatever they are given.
+MADE = {"float": "float32", "double": "float64", "half": "float16", "bfloat16": "bfloat16"}
 # Their result depends on the dtype they are called with, by definition.
-DTYPE_BOUND = {"type_as", "float", "double", "half", "bfloat16"}
+DTYPE_BOUND = {"type_as", *MADE}
 # Operators whose positions are not determined among equal elements.
 TIED = {"sort", "argsort", "topk", "kthvalue", "median.dim", "nanmedian.dim"}
 

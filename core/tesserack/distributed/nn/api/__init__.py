@@ -1,0 +1,1 @@
+"""Layers that lie in other processes."""

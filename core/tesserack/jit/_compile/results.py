@@ -1,0 +1,119 @@
+"""What a function returns that its run has made, and how it is made again of a graph's results."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from tesserack import Tensor
+from tesserack.jit._compile.errors import NotProved
+from tesserack.jit._compile.state import PLAIN, is_ours, is_written, slots
+from tesserack.utils import _pytree as pytree
+
+__all__ = ["Maker", "Makers", "tensors_of"]
+
+# Given a graph's results, a call's tensors, and what is made already, the same object as the run's.
+Maker = Callable[[Any, list[Tensor], dict[int, Any]], Any]
+
+
+def _is_object(value: Any) -> bool:
+    """Whether an object is its attributes, and nothing happens when it is made of them."""
+    cls = type(value)
+    return is_written(cls) and not is_ours(cls) and not hasattr(cls, "__del__")
+
+
+def _attributes(value: Any) -> dict[str, Any]:
+    found = dict(getattr(value, "__dict__", {}))
+    for slot in slots(type(value)):
+        if hasattr(value, slot.__name__):
+            found[slot.__name__] = getattr(value, slot.__name__)
+    return found
+
+
+def tensors_of(result: Any, is_new: Callable[[Any], bool | None]) -> Iterator[Tensor]:
+    """The tensors that a run hands out: in containers, and in what it has made."""
+    pending, seen = pytree.tree_leaves(result), set()
+    while pending:
+        value = pending.pop(0)
+        if isinstance(value, Tensor):
+            yield value
+            continue
+        if isinstance(value, PLAIN) or id(value) in seen:
+            continue
+        seen.add(id(value))
+        if isinstance(value, tuple) or (isinstance(value, list) and is_new(value)):
+            pending += value
+        elif isinstance(value, dict) and is_new(value):
+            pending += value.values()
+        elif is_new(value) and _is_object(value):
+            pending += _attributes(value).values()
+
+
+class Makers:
+    """Makes makers. ``place`` says of which source a tensor is, ``held`` what lives on, by its id."""
+
+    def __init__(
+        self, place: Callable[[Tensor], tuple[str, Any]], held: dict[int, Any], is_new: Callable[[Any], bool | None]
+    ) -> None:
+        self.place, self.held, self.is_new = place, held, is_new
+        self._done: dict[int, Maker] = {}
+
+    def of(self, value: Any) -> Maker:
+        """That of a value. ``NotProved`` for what a graph's run could not make."""
+        if isinstance(value, Tensor):
+            return self._of_tensor(value)
+        if isinstance(value, PLAIN) or id(value) in self.held or self._lives_on(value):
+            return lambda outputs, inputs, made: value
+        if type(value) is tuple:
+            items = [self.of(item) for item in value]
+            return lambda outputs, inputs, made: tuple([item(outputs, inputs, made) for item in items])
+        if not (new := self.is_new(value)):
+            told = f"an object of class {type(value).__qualname__} is returned, which the run has made"
+            raise NotProved(told, passing=new is False)  # it may lie where another one was
+        if id(value) not in self._done:
+            number = len(self._done)
+            self._done[id(value)] = lambda outputs, inputs, made: made[number]  # within itself
+            self._done[id(value)] = self._once(number, value)
+        return self._done[id(value)]
+
+    def _lives_on(self, value: Any) -> bool:
+        return isinstance(value, (type, types.FunctionType)) and self.is_new(value) is False
+
+    def _of_tensor(self, value: Tensor) -> Maker:
+        kind, what = self.place(value)
+        if kind == "output":
+            return lambda outputs, inputs, made: outputs[what]
+        if kind == "input":
+            return lambda outputs, inputs, made: inputs[what]
+        return lambda outputs, inputs, made: what
+
+    def _once(self, number: int, value: Any) -> Maker:
+        make, fill = self._parts(value)
+
+        def maker(outputs: Any, inputs: list[Tensor], made: dict[int, Any]) -> Any:
+            if number not in made:
+                made[number] = make()
+                fill(made[number], outputs, inputs, made)
+            return made[number]
+
+        return maker
+
+    def _parts(self, value: Any) -> tuple[Callable[[], Any], Callable[..., None]]:
+        """What makes an empty one, and what fills it."""
+        cls = type(value)
+        if cls is list:
+            items = [self.of(item) for item in value]
+            return list, lambda to, *given: to.extend([item(*given) for item in items])
+        if cls is dict and all(isinstance(key, PLAIN) for key in value):
+            pairs = {key: self.of(item) for key, item in value.items()}
+            return dict, lambda to, *given: to.update({key: item(*given) for key, item in pairs.items()})
+        if _is_object(value):
+            own = {name: self.of(item) for name, item in _attributes(value).items()}
+
+            def fill(to: Any, *given: Any) -> None:
+                for name, item in own.items():
+                    object.__setattr__(to, name, item(*given))
+
+            return lambda: object.__new__(cls), fill
+        raise NotProved(f"an object of class {cls.__qualname__} is returned, which the run has made")

@@ -1,0 +1,118 @@
+"""What vendors do wrong, by kind, and the names under which it is planted: in the catalogue, or as a test elsewhere.
+
+Read by ``test_checklist.py``: every name is planted, and everything that is planted stands here.
+"""
+
+from __future__ import annotations
+
+__all__ = ["CHECKLIST"]
+
+_KERNELS = ("copy_cast", "pointwise", "reduce", "scan", "gather", "scatter", "sort", "matmul")
+
+CHECKLIST: dict[str, dict[str, tuple[str, ...]]] = {
+    "values": {
+        "tiny results": ("tinyresults",),
+        "denormal numbers flushed by one kernel": tuple(f"flushes, {kernel}" for kernel in _KERNELS),
+        "denormal numbers flushed by the processor from then on": ("denormal",),
+        "NaN lost in gather, maxima and minima": ("nanlost", "nanmax", "nanless"),
+        "signs of zero": ("unsigned",),
+        "bytes of bools other than 0 and 1": ("allbits", "lowbyte"),
+        "fill and iota beyond 2^53": ("floatfill", "floatiota"),
+        "float16 added up in float16 by products": ("narrow",),
+        "products of K = 2,049 and of K = 0": ("shortproducts", "noproducts"),
+        "reductions beyond 2^16 elements, 2^16 rows, 2^24 elements": ("counter16", "fewrows", "counter24"),
+        "carries of scans across blocks": ("nocarry",),
+        "ties among more than 1,000 equal elements, by argmax and sort": ("lastwins", "swapped"),
+        "unsigned integers taken for signed ones": ("signed",),
+        "what follows the last full block, or millions": ("dropped tail", "large"),
+        "gradients": ("wrong gradient", "gradient"),
+    },
+    "forms": {
+        "strides and their signs": ("ignored strides", "ignored signs", "strides"),
+        "strides of 64 and more with an odd count": ("oddfar",),
+        "five dims that cannot merge": ("fourdims",),
+        "indices of int32": ("wideindex",),
+        "offsets beyond 2^31 bytes": ("nearoffset",),
+        "duplicates in scatter": ("duplicates",),
+    },
+    "memory": {
+        "reads of one element past an input": ("reads one element",),
+        "reads of one page past an input": ("reads a page",),
+        "writes of one element past an output": (
+            "tests/conformance/test_planted_faults.py::test_one_element_too_many_is_found",
+        ),
+        "misaligned blocks": ("misaligned",),
+        "blocks that overlap": ("overlapping blocks", "allocator"),
+        "memory that never goes back": ("leaky",),
+        "less workspace than promised": ("short workspace",),
+        "copies of a megabyte and more": ("longcopies", "longuploads"),
+        "copies at odd offsets": ("evencopies", "careless copies", "careless"),
+        "sources that are read when they are gone": ("late source", "late"),
+        "registered memory of the host: a copy of it, its beginning, its owner's": ("snapshot", "frombegin", "wiping"),
+    },
+    "time": {
+        "events 20 % off": ("slowclock", "fastclock"),
+        "events in other units": ("microseconds", "seconds"),
+        "events that tell the host's time": (
+            "tests/conformance/test_planted_faults.py::test_times_of_the_host_are_found",
+        ),
+        "query true while busy": ("hasty",),
+        "waits that see one stream of three": ("onewait",),
+        "waits and reads that are not ordered": ("unordered stream", "reads too early"),
+        "uploads that are not ordered": ("hurried",),
+        "pinned memory used too early": ("eager", "delayed"),
+        "peer copies at an offset": ("peers",),
+    },
+    "threads": {
+        "kernels that overlap": ("static", "steps"),
+        "unsafe only when large": ("unsafe when large",),
+        "first used by many at once": ("lazy",),
+        "wrong now and then": ("unsteady",),
+    },
+    "state": {
+        "programs told apart by id alone": ("byid",),
+        "plans kept across dtypes, sizes and parameters": ("bysizes", "byop"),
+        "prepared steps kept across dtypes": ("kept step",),
+        "captures that replay on another stream": ("elsewhere",),
+        "Philox counters at 2^32": ("counter32", "blocks32", "late random bits"),
+        "non-determinism where determinism was asked for": ("anyorder",),
+    },
+    "communicators": {
+        "wrong for bool": ("truthisone",),
+        "wrong for averages": ("undivided", "wholeaverages"),
+        "wrong for uneven parts": ("even",),
+        "wrong when a rank is late": ("hastysums", "unmet"),
+        "wrong roots, places and large integers": ("fixed", "unplaced", "throughdoubles"),
+    },
+    "services": {
+        "profiles": (
+            "twicetold",
+            "microtimes",
+            "backwards",
+            "nonumbers",
+            "strangers",
+            "always",
+            "shortranges",
+            "elements",
+        ),
+        "identity and links": ("anybody", "oneforall", "boaster"),
+        "memory shared between processes": ("copying", "cutting", "believing"),
+        "recovery": ("unrecovered",),
+    },
+    "claims": {
+        "kernels under names that nothing asks for": ("misspelt",),
+        "dtypes that a kernel declines": ("boasting",),
+        "blocks larger than there are": (
+            "tests/conformance/test_planted_faults.py::test_limits_that_are_declared_but_not_kept_are_found",
+        ),
+        "complex without copies, names without an end, unknown bits, streams without destroy": (
+            "tests/abi/test_plugins.py::test_tables_that_cannot_be_are_refused",
+            "tests/abi/test_plugins.py::test_devices_that_cannot_be_are_refused",
+            "tests/abi/test_plugins.py::test_kernels_that_cannot_be_are_refused",
+        ),
+        "a fault of another card is not this one's": (
+            "tests/conformance/test_planted_faults.py::test_a_fault_of_another_card_is_not_this_ones",
+        ),
+        "crashes and hangs": ("crash", "hang"),
+    },
+}
