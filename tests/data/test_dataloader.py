@@ -335,7 +335,6 @@ def test_convert():
         ({"multiprocessing_context": "fork"}, "num_workers > 0"),
         ({"multiprocessing_context": "fork", "num_workers": 1, "worker_type": "thread"}, "processes"),
         ({"multiprocessing_context": "spoon", "num_workers": 1}, "spoon"),
-        ({"multiprocessing_context": 3, "num_workers": 1}, "start method"),
         ({"worker_type": "green"}, "worker_type"),
     ],
 )
@@ -347,3 +346,25 @@ def test_contradictions_are_refused(options, match):
 def test_streams_refuse_an_order():
     with pytest.raises(ValueError, match="own order"):
         DataLoader(Stream(3), shuffle=True)
+
+
+def test_more_workers_than_processors_are_told_whatever_their_kind():
+    rows = TensorDataset(ts.arange(4))  # which threads load
+    with pytest.warns(UserWarning, match="worker threads in total"):
+        DataLoader(rows, num_workers=1000)
+    with pytest.warns(UserWarning, match="worker processes in total"):
+        DataLoader(rows, num_workers=1000, worker_init_fn=print)
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        ({"batch_size": "a"}, ValueError),
+        ({"batch_size": [2]}, ValueError),
+        ({"num_workers": 1, "multiprocessing_context": object()}, TypeError),
+        ({"num_workers": 1, "multiprocessing_context": "unheard of"}, ValueError),
+    ],
+)
+def test_options_of_another_kind_are_refused_as_pytorch_does(options, error):
+    with pytest.raises(error):
+        DataLoader([1, 2], **options)

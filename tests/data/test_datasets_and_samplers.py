@@ -1,7 +1,9 @@
 """Datasets, splitting, samplers."""
 
 import collections
+import io
 import itertools
+import pickle
 
 import numpy as np
 import pytest
@@ -206,3 +208,18 @@ def test_stacked_datasets_give_several_at_once():
     with pytest.raises(ValueError, match="asked for 1"):
         data.StackDataset(Many([1])).__getitems__([0])
     assert data.DataLoader[int] is not None
+
+
+def test_datapipes_refuse_and_share_as_pytorchs_do():
+    from tesserack.utils.data.datapipes.iter import IterableWrapper, Sampler
+    from tesserack.utils.data.datapipes.utils.common import StreamWrapper
+
+    source = IterableWrapper([1, 2])
+    assert source.fork(num_instances=1) is source
+    with pytest.raises(AssertionError, match="buffer_size"):
+        source.shuffle(buffer_size=0)
+    with pytest.raises(AssertionError, match="__len__"):
+        Sampler(IterableWrapper(iter("ab")).filter(bool))
+    stream = StreamWrapper(io.StringIO("text"))
+    assert "getvalue" in dir(stream) and "autoclose" in dir(stream)
+    assert pickle.loads(pickle.dumps(StreamWrapper(io.BytesIO(b"text")))).read() == b"text"

@@ -76,3 +76,9 @@ def test_indices_outside(device: ts.device) -> None:
         with pytest.raises((IndexError, RuntimeError), match="out of"):
             F.embedding_bag(ts.tensor([0, 9], device=device), ts.ones(3, 2, device=device),
                             ts.tensor([0], device=device), mode=mode)  # fmt: skip
+
+
+def test_weights_of_samples_have_the_dtype_of_the_table(device: ts.device) -> None:
+    at, table = ts.tensor([[0, 1]], device=device), ts.ones(3, 2, device=device)
+    with pytest.raises(RuntimeError, match="have the same type as"):
+        F.embedding_bag(at, table, mode="sum", per_sample_weights=ts.ones(1, 2, device=device).double())

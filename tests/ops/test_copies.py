@@ -153,3 +153,14 @@ def test_to_meta_and_empty(device: str) -> None:
     assert x.to("meta").shape == (0, 3)
     assert x.to(ts.int32).shape == (0, 3)
     assert x.copy_(ts.zeros(0, 3, device=device)).numel() == 0
+
+
+@pytest.mark.parametrize("dtype", [ts.float32, ts.int64])
+def test_one_of_its_elements_fills_a_tensor(dtype, device):
+    """An operand that is broadcast may lie within what is written to."""
+    x = ts.arange(12, device=device).reshape(3, 4).to(dtype)
+    x[1] = x[1][0]
+    x[2].copy_(x[2, 2])
+    assert x.tolist() == [[0, 1, 2, 3], [4] * 4, [10] * 4]
+    x[0].masked_fill_(x[0] > 0, x[0, 2])
+    assert x[0].tolist() == [0, 2, 2, 2]

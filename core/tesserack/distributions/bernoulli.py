@@ -12,7 +12,7 @@ from tesserack.distributions._odds import BinaryOdds
 from tesserack.distributions.exp_family import ExponentialFamily
 from tesserack.distributions.transformed_distribution import TransformedDistribution
 from tesserack.distributions.transforms import SigmoidTransform
-from tesserack.distributions.utils import broadcast_all, clamp_probs
+from tesserack.distributions.utils import broadcast_all, clamp_probs, lazy_property, logits_to_probs
 from tesserack.nn import functional as F
 
 __all__ = ["Bernoulli", "ContinuousBernoulli", "LogitRelaxedBernoulli", "RelaxedBernoulli"]
@@ -99,6 +99,11 @@ class ContinuousBernoulli(BinaryOdds, ExponentialFamily):
         new = self._expand_odds(ContinuousBernoulli, batch_shape, _instance, 0)
         new._lims = self._lims
         return new
+
+    @lazy_property
+    def probs(self) -> Tensor:
+        """The parameter between zero and one, neither of which has a density."""
+        return clamp_probs(logits_to_probs(self.logits, is_binary=True))
 
     def _outside(self) -> Tensor:
         return (self.probs <= self._lims[0]) | (self.probs > self._lims[1])

@@ -63,7 +63,7 @@ class Binomial(BinaryOdds):
         n = self.total_count
         ways = ts.lgamma(n + 1) - ts.lgamma(value + 1) - ts.lgamma(n - value + 1)
         # k log p + (n - k) log(1 - p), by the logits: k x - n log(1 + e^x) without overflow.
-        positive = self.logits.clamp(min=0)
+        positive = self.logits / 2 + self.logits.abs() / 2  # whose gradient at zero is the half that it should be
         normaliser = n * (positive + ts.log1p(ts.exp(-self.logits.abs())))
         return value * self.logits + ways - normaliser
 

@@ -94,8 +94,7 @@ class HalfCauchy(TransformedDistribution):
         return self.base_dist.variance
 
     def log_prob(self, value: Tensor) -> Tensor:
-        value = ts.as_tensor(value, dtype=self.base_dist.scale.dtype, device=self.base_dist.scale.device)
-        value = self._checked(value)
+        value = ts.as_tensor(self._checked(value), dtype=self.base_dist.scale.dtype, device=self.base_dist.scale.device)
         return ts.where(value >= 0, self.base_dist.log_prob(value) + math.log(2), -math.inf)
 
     def cdf(self, value: Tensor) -> Tensor:

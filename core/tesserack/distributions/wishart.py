@@ -75,7 +75,7 @@ class Wishart(ExponentialFamily):
         self._chi2 = self._diagonal_chi2()
 
     def _diagonal_chi2(self) -> Chi2:
-        steps = ts.arange(self._event_shape[-1], dtype=self.df.dtype, device=self.df.device)
+        steps = ts.arange(self._event_shape[-1], dtype=self._unbroadcasted_scale_tril.dtype, device=self.df.device)
         return Chi2(self.df.unsqueeze(-1) - steps)
 
     def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
@@ -120,12 +120,24 @@ class Wishart(ExponentialFamily):
         return self.df.view((*self._batch_shape, 1, 1)) * (v.pow(2) + outer)
 
     def rsample(self, sample_shape: Any = (), max_try_correction: Any = None) -> Tensor:
-        """Draws by Bartlett's decomposition: chi variates on the diagonal, normal ones below it."""
-        n = self._event_shape[-1]
+        """Draws by Bartlett's decomposition: chi variates on the diagonal, normal ones below it.
+
+        Matrices that rounding makes singular are drawn again, at most ``max_try_correction`` times, 10 unless told.
+        """
+        drawn = self._drawn(sample_shape)
+        for _ in range(10 if max_try_correction is None else max_try_correction):
+            singular = ~self.support.check(drawn)
+            if not bool(singular.any()):
+                break
+            drawn = ts.where(singular[..., None, None], self._drawn(sample_shape), drawn)
+        return drawn
+
+    def _drawn(self, sample_shape: Any) -> Tensor:
+        n, factor = self._event_shape[-1], self._unbroadcasted_scale_tril
         shape = Size((*sample_shape, *self._batch_shape, n, n))
-        diagonal = self._chi2.rsample(sample_shape).clamp(min=ts.finfo(self.df.dtype).tiny).sqrt()
-        below = ts.randn(shape, dtype=self.df.dtype, device=self.df.device).tril(-1)
-        product = self._unbroadcasted_scale_tril @ (diagonal.diag_embed() + below)
+        diagonal = self._chi2.rsample(sample_shape).clamp(min=ts.finfo(factor.dtype).eps).sqrt()
+        below = ts.randn(shape, dtype=factor.dtype, device=factor.device).tril(-1)
+        product = factor @ (diagonal.diag_embed() + below)
         return product @ product.mT
 
     def log_prob(self, value: Tensor) -> Tensor:

@@ -74,6 +74,16 @@ def _empty_like(
 kernel("empty_like")(_empty_like)
 
 
+@kernel("randn_like")
+def randn_like(
+    self: Tensor, dtype: Any = None, device: Any = None, requires_grad: bool = False, memory_format: Any = None
+) -> Tensor:
+    if self.layout is ts.sparse_coo:
+        raise refuse("randn_like", self)
+    made = like(self.detach(), ts.randn_like(parts_of(self).values, dtype=dtype)).to(device or self.device)
+    return made.requires_grad_() if requires_grad else made
+
+
 @kernel("zeros_like")
 def zeros_like(
     self: Tensor, dtype: Any = None, device: Any = None, requires_grad: bool = False, memory_format: Any = None

@@ -208,6 +208,10 @@ def _multiply(self: Any, other: Any) -> Tensor:
         self, other = other, self
     if _is_number(other):
         return like(self, values_of(self) * other)
+    return _product(self, other)
+
+
+def _multiply_tensors(self: Tensor, other: Tensor) -> Tensor:
     if not is_sparse(other):
         return _multiply_by_dense(self, other)
     if self.shape != other.shape:
@@ -218,6 +222,30 @@ def _multiply(self: Any, other: Any) -> Tensor:
             f"{list(other.shape)}"
         )
     return _multiply_sparse(self, other)
+
+
+def _multiply_gradient(ctx: Any, grad: Tensor, self: Tensor, other: Tensor) -> tuple[Any, ...]:
+    """As PyTorch's, which is not only where a sparse factor has elements."""
+    pairs = zip(ctx.needs_input_grad, (self, other), (other, self), strict=True)
+    return tuple(_gradient_as(grad * rest.conj(), factor) if asked else None for asked, factor, rest in pairs)
+
+
+def _gradient_as(grad: Tensor, factor: Tensor) -> Tensor:
+    """A gradient in the layout and shape of a factor."""
+    from tesserack.sparse._convert import _block_of, _from_dense, to_layout
+
+    if not is_sparse(factor):
+        return (grad.to_dense() if is_sparse(grad) else grad).sum_to_size(factor.shape)
+    if grad.shape != factor.shape:
+        grad = (grad.to_dense() if is_sparse(grad) else grad).sum_to_size(factor.shape)
+    if grad.layout is factor.layout:
+        return grad
+    if factor.layout is not COO:
+        return to_layout(grad, factor.layout, _block_of(factor))
+    return to_coo(grad) if is_sparse(grad) else _from_dense(grad, parts_of(factor).sparse_dim)
+
+
+_product = differentiable("MulBackward0", lambda a, b: _multiply_tensors(a, b), _multiply_gradient)
 
 
 def _multiply_by_dense(self: Tensor, other: Tensor) -> Tensor:

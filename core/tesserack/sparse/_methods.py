@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import Any
 
 import tesserack as ts
@@ -232,22 +234,39 @@ def sparse_resize_and_clear_(self: Tensor, size: Any, sparse_dim: int, dense_dim
 
 
 def resize_compressed_(self: Tensor, size: Any) -> Tensor:
-    """``resize_`` of a csr matrix: rows are added without elements, or taken off with theirs; columns are added."""
-    if self.layout is not CSR or self.dim() != 2:
+    """``resize_`` of csr matrices: rows are added without elements, or taken off, columns are added.
+
+    As in PyTorch no more elements stay than the sizes have room for, and of fewer batch dims the first of them stay.
+    """
+    if self.layout is not CSR:
         raise RuntimeError(f"resize_: sparse tensors of layout {self.layout} do not have memory to resize; see "
                            "sparse_resize_ for coo ones, ask one of their parts, or use to_dense()")  # fmt: skip
-    rows, columns = (int(n) for n in size)
-    if columns < self.shape[1]:
-        raise ValueError(f"resize_: resizing columns of sparse CSR tensors to smaller values is not supported, got "
-                         f"{columns} of {self.shape[1]}")  # fmt: skip
+    shape = tuple(int(n) for n in size)
+    if len(shape) < 2:
+        raise RuntimeError(f"torch.resize_: Only batched sparse CSR matrices are supported, but got size {list(shape)}")
+    *batch, rows, columns = shape
+    if columns < self.shape[-1]:
+        raise RuntimeError(
+            "torch.resize_: Resizing columns of sparse CSR tensors to a smaller value is not supported. The original "
+            f"number of columns is {self.shape[-1]} and the requested one is {columns}"
+        )
     parts = parts_of(self)
-    counts, places = parts.indices
-    held = parts.values
-    if rows <= self.shape[0]:
-        counts = counts[: rows + 1].clone()
-        kept = int(counts[-1])
-        places, held = places[:kept], held[:kept]
-    else:
-        counts = ts.cat([counts, counts[-1:].expand(rows - self.shape[0])])
-    _native._set_sparse(self, (rows, columns), CSR, (counts, places, held), 2, 0, True)
+    counts, places = (_of_batch(held, batch) for held in parts.indices)
+    held = _of_batch(parts.values, batch)
+    before, total = counts.shape[-1] - 1, held.shape[-1]
+    kept = min(total, rows * columns)
+    counts = counts[..., : rows + 1].clamp(max=kept)
+    counts[..., -1:] = kept
+    if rows > before:
+        counts = ts.cat([counts, counts[..., -1:].expand(*batch, rows - before)], -1)
+    parts_kept = counts, places[..., :kept].contiguous(), held[..., :kept].contiguous()
+    _native._set_sparse(self, shape, CSR, parts_kept, 2, 0, True)
     return self
+
+
+def _of_batch(held: Tensor, batch: Sequence[int]) -> Tensor:
+    """The first of the rows as a batch of those sizes."""
+    flat, count = held.reshape(-1, held.shape[-1]), math.prod(batch)
+    if count > flat.shape[0]:
+        raise RuntimeError(f"resize_: expected no more matrices than there are, {flat.shape[0]}, got batch {batch}")
+    return flat[:count].reshape(*batch, held.shape[-1])

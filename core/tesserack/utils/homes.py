@@ -214,6 +214,14 @@ NAMES = {
     ),
     **dict.fromkeys(
         (
+            *("_validate_sparse_bsc_tensor_args", "_validate_sparse_bsr_tensor_args"),
+            *("_validate_sparse_compressed_tensor_args", "_validate_sparse_coo_tensor_args"),
+            *("_validate_sparse_csc_tensor_args", "_validate_sparse_csr_tensor_args"),
+        ),
+        "sparse._validate",
+    ),
+    **dict.fromkeys(
+        (
             *("ccol_indices_copy", "col_indices_copy", "crow_indices_copy", "dsmm", "hsmm", "hspmm", "indices_copy"),
             *(
                 "native_norm",

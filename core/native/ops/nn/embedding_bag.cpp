@@ -29,7 +29,7 @@ void check_arguments(const Tensor& input, const Tensor& offsets, const char* mod
   if (!weights.defined()) return;
   TS_CHECK_KIND(ErrorKind::NotImplemented, !std::strcmp(mode, "sum"), kName,
                 ": per_sample_weights was not None, but mode is not 'sum' (got ", mode, ")");
-  TS_CHECK_VALUE(same(weights.sizes(), input.sizes()), kName, ": expected per_sample_weights of the shape of input, ",
+  TS_CHECK_VALUE(same(weights.sizes(), input.sizes()), kName, ": expected per_sample_weights of the same shape as the input, ",
                  input.sizes(), ", got ", weights.sizes());
 }
 
@@ -196,6 +196,9 @@ Tensor embedding_bag(const Tensor& input, const Tensor& weight, const Tensor& of
                      const Tensor& sample_weights, bool include_last_offset, std::optional<int64_t> padding_idx) {
   static const Op embedding("embedding");
   check_arguments(input, offsets, mode, sample_weights);
+  TS_CHECK(!sample_weights.defined() || sample_weights.dtype() == weight.dtype(), kName,
+           ": expected per_sample_weights to have the same type as weight, ", weight.dtype(), ", got ",
+           sample_weights.dtype());
   TS_CHECK(weight.ndim() == 2, kName, ": 'weight' must be 2-D, got shape ", weight.sizes());
   int64_t n = offsets.defined() ? offsets.numel() - include_last_offset : input.size(0), table = weight.size(0);
   TS_CHECK(n >= 0, kName, ": include_last_offset needs at least one offset");

@@ -23,6 +23,7 @@ __all__ = ["backward"]
 
 _passes = itertools.count()
 _ROOT = -1  # the message of roots
+_ERROR = "Error on Node"
 
 
 class _Target:
@@ -170,7 +171,11 @@ def _mark(number: int, key: Any, places: list[Place]) -> None:
 
 
 def _deliver(number: int, key: Any, grads: dict[Place, Tensor | None]) -> None:
-    _advance(context(number), key, grads)
+    try:
+        _advance(context(number), key, grads)
+    except Exception as error:
+        told = str(error)
+        raise RuntimeError(told if _ERROR in told else f"{_ERROR} {current().me.id}: {told}") from error
 
 
 def _end(number: int, key: Any) -> None:

@@ -127,7 +127,7 @@ class DataLoader(Generic[T_co]):
 
     def _check(self, batch_size: Any, shuffle: Any, sampler: Any, batch_sampler: Any, drop_last: bool) -> None:
         if isinstance(self.num_workers, bool) or not isinstance(self.num_workers, int) or self.num_workers < 0:
-            raise ValueError(f"DataLoader: expected num_workers >= 0, got {self.num_workers!r}")
+            raise ValueError(f"DataLoader: num_workers option should be non-negative, got {self.num_workers!r}")
         if self.timeout < 0:
             raise ValueError(f"DataLoader: expected timeout >= 0, got {self.timeout}")
         if self.num_workers == 0 and self.prefetch_factor is not None:
@@ -147,7 +147,8 @@ class DataLoader(Generic[T_co]):
             )
         if batch_size is None and drop_last:
             raise ValueError("DataLoader: drop_last needs a batch_size")
-        if batch_size is not None and (isinstance(batch_size, bool) or batch_size <= 0):
+        is_count = isinstance(batch_size, (int, float)) and not isinstance(batch_size, bool)
+        if batch_size is not None and not (is_count and batch_size > 0):
             raise ValueError(f"batch_size should be a positive integer value, but got batch_size={batch_size!r}")
 
     def _check_workers(self) -> None:
@@ -164,11 +165,12 @@ class DataLoader(Generic[T_co]):
         object.__setattr__(self, "multiprocessing_context", context_of(self.multiprocessing_context))
 
     def check_worker_number_rationality(self) -> None:
-        """Warn of more processes than there are processors for this one."""
+        """Warn of more workers than there are processors for this process."""
         here = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        if self.num_workers > here and self._kind() == "process":
+        if self.num_workers > here:
+            kind = "processes" if self._kind() == "process" else "threads"
             warnings.warn(
-                f"This DataLoader will create {self.num_workers} worker processes in total. Our suggested max number "
+                f"This DataLoader will create {self.num_workers} worker {kind} in total. Our suggested max number "
                 f"of worker in current system is {here}, which is smaller than what this DataLoader is going to "
                 "create; excessive worker creation might get DataLoader running slow or even freeze",
                 stacklevel=3,

@@ -41,7 +41,7 @@ class DistributedSampler(Sampler[int]):
             num_replicas = dist.get_world_size() if num_replicas is None else num_replicas
             rank = dist.get_rank() if rank is None else rank
         if not 0 <= rank < num_replicas:
-            raise ValueError(f"DistributedSampler: expected a rank from 0 to {num_replicas - 1}, got {rank}")
+            raise ValueError(f"DistributedSampler: Invalid rank {rank}, expected one from 0 to {num_replicas - 1}")
         self.dataset = dataset
         self.num_replicas = num_replicas
         self.rank = rank

@@ -68,7 +68,8 @@ class _BaseDataLoaderIter:
         told = self._IterableDataset_len_called
         if self._dataset_kind == _DatasetKind.Iterable and told is not None and self._num_yielded > told:
             hint = (
-                " With several workers each goes through the whole stream, unless it takes a part by get_worker_info()."
+                " For multiprocessing data-loading, this may be since each worker goes through the whole stream, "
+                "unless it takes a part by get_worker_info()."
                 if self._num_workers
                 else ""
             )

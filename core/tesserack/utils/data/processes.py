@@ -298,5 +298,5 @@ def context_of(given: Any) -> Any:
             )
         return multiprocessing.get_context(given)
     if not hasattr(given, "Process") or not hasattr(given, "get_start_method"):
-        raise ValueError(f"DataLoader: expected a multiprocessing context or a start method's name, got {given!r}")
+        raise TypeError(f"DataLoader: expected a multiprocessing context or a start method's name, got {given!r}")
     return given

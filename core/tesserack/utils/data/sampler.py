@@ -67,7 +67,9 @@ class RandomSampler(Sampler[int]):
         self, data_source: Any, replacement: bool = False, num_samples: int | None = None, generator: Any = None
     ) -> None:
         if not isinstance(replacement, bool):
-            raise TypeError(f"RandomSampler: expected a bool replacement, got {replacement!r}")
+            raise TypeError(
+                f"RandomSampler: replacement should be a boolean value, but got replacement={replacement!r}"
+            )
         if num_samples is not None and (not isinstance(num_samples, int) or num_samples <= 0):
             raise ValueError(f"RandomSampler: expected a positive num_samples, got {num_samples!r}")
         if num_samples is None and len(data_source) == 0:
@@ -136,7 +138,9 @@ class WeightedRandomSampler(Sampler[int]):
         if isinstance(num_samples, bool) or not isinstance(num_samples, int) or num_samples <= 0:
             raise ValueError(f"WeightedRandomSampler: expected a positive num_samples, got {num_samples!r}")
         if not isinstance(replacement, bool):
-            raise ValueError(f"WeightedRandomSampler: expected a bool replacement, got {replacement!r}")
+            raise ValueError(
+                f"WeightedRandomSampler: replacement should be a boolean value, but got replacement={replacement!r}"
+            )
         try:
             listed = [float(weight) for weight in weights]
         except TypeError:
@@ -192,7 +196,7 @@ class BatchSampler(Sampler[list[int]]):
         if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size <= 0:
             raise ValueError(f"batch_size should be a positive integer value, but got batch_size={batch_size!r}")
         if not isinstance(drop_last, bool):
-            raise ValueError(f"BatchSampler: expected a bool drop_last, got {drop_last!r}")
+            raise ValueError(f"BatchSampler: drop_last should be a boolean value, but got drop_last={drop_last!r}")
         self.sampler = sampler
         self.batch_size = batch_size
         self.drop_last = drop_last

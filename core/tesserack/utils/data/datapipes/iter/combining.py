@@ -29,7 +29,7 @@ class _Several(IterDataPipe[Any]):
         if not datapipes:
             raise ValueError(f"Expected at least one DataPipe for {type(self).__name__}, but got nothing")
         if not all(isinstance(pipe, IterDataPipe) for pipe in datapipes):
-            raise TypeError(f"Expected all inputs of {type(self).__name__} to be `IterDataPipe`")
+            raise TypeError(f"{type(self).__name__}: Expected all inputs to be `IterDataPipe`")
         self.datapipes = datapipes
 
     def _lengths(self) -> list[int]:
@@ -210,7 +210,7 @@ class ForkerIterDataPipe(IterDataPipe[Any]):
         if copy not in (None, "shallow", "deep"):
             raise ValueError(f"Unknown copy method `{copy}` requested, choose one of None, `shallow` or `deep`.")
         if num_instances == 1 and copy is None:
-            return [datapipe]
+            return datapipe
         shared = _Fork(datapipe, num_instances, buffer_size, copy)
         return [_Child(shared, k) for k in range(num_instances)]
 

@@ -32,7 +32,7 @@ class SamplerIterDataPipe(IterDataPipe[Any]):
         sampler_kwargs: dict[str, Any] | None = None,
     ) -> None:
         if not isinstance(datapipe, Sized):
-            raise TypeError(f"Sampler class requires input datapipe implemented `__len__`, got {type(datapipe)}")
+            raise AssertionError(f"Sampler class requires input datapipe implemented `__len__`, got {type(datapipe)}")
         self.datapipe = datapipe
         self.sampler_args = sampler_args or ()
         self.sampler_kwargs = {**(sampler_kwargs or {}), "data_source": datapipe}
@@ -61,7 +61,7 @@ class ShufflerIterDataPipe(IterDataPipe[Any]):
 
     def __init__(self, datapipe: Any, *, buffer_size: int = 10000, unbatch_level: int = 0) -> None:
         if buffer_size <= 0:
-            raise ValueError(f"buffer_size should be larger than 0, got {buffer_size}")
+            raise AssertionError(f"buffer_size should be larger than 0, got {buffer_size}")
         self.datapipe = datapipe if unbatch_level == 0 else datapipe.unbatch(unbatch_level=unbatch_level)
         self.buffer_size = buffer_size
         self._enabled = True

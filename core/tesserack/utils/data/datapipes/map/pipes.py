@@ -74,7 +74,7 @@ class _Several(MapDataPipe[Any]):
         if not datapipes:
             raise ValueError(f"Expected at least one DataPipe for {type(self).__name__}, but got nothing")
         if not all(isinstance(pipe, MapDataPipe) for pipe in datapipes):
-            raise TypeError(f"Expected all inputs of {type(self).__name__} to be `MapDataPipe`")
+            raise TypeError(f"{type(self).__name__}: Expected all inputs to be `MapDataPipe`")
         self.datapipes = datapipes
 
 

@@ -169,5 +169,11 @@ class StreamWrapper:
             else f"StreamWrapper<{self.name},{self.file_obj!r}>"
         )
 
+    def __dir__(self) -> list[str]:
+        return [*super().__dir__(), *dir(self.file_obj)]
+
     def __getstate__(self) -> Any:
-        return self.file_obj
+        return {"file_obj": self.file_obj}
+
+    def __setstate__(self, state: Any) -> None:
+        self.file_obj, self.parent_stream, self.name, self.closed = state["file_obj"], None, None, False

@@ -1,4 +1,4 @@
-"""Masked reductions of sparse tensors, and the dtype that elements without sparse dims keep."""
+"""Masked reductions of sparse tensors, gradients of products, sizes of csr matrices, and dtypes that are kept."""
 
 import math
 
@@ -51,3 +51,40 @@ def test_elements_without_sparse_dims_keep_their_dtype(dtype, device):
 def test_types_of_a_name_take_values_of_any_dtype(device):
     places, values = ts.tensor([[0, 1]], device=device), ts.tensor([1, 2], device=device)
     assert ts.sparse.DoubleTensor(places, values, (2,)).dtype is ts.int64
+
+
+@pytest.mark.parametrize("layout", [ts.sparse_coo, ts.sparse_csr])
+@pytest.mark.parametrize("dense_other", [False, True])
+def test_gradients_of_products_reach_places_without_elements(dense_other, layout, device):
+    x = ts.tensor([[1.0, 0, 0], [0, 2, 0]], device=device).to_sparse(layout=layout).requires_grad_()
+    other = ts.tensor([[3.0, 4, 0], [0, 0, 5]], device=device)
+    y = other if dense_other else other.to_sparse(layout=layout)
+    y.requires_grad_()
+    (x * y).backward(ts.ones(2, 3, device=device).to_sparse(layout=layout))
+    assert x.grad.layout is layout and x.grad.to_dense().tolist() == other.tolist()
+    assert y.grad.layout is y.layout and y.grad.to_dense().tolist() == x.to_dense().tolist()
+
+
+def test_csr_matrices_are_resized_with_their_batch(device):
+    x = ts.ones(2, 2, 3, device=device).to_sparse_csr()
+    assert x.resize_(2, 4, 5).shape == (2, 4, 5) and x._nnz() == 6
+    assert x.crow_indices().tolist() == [[0, 3, 6, 6, 6]] * 2
+    assert x.resize_(2, 1, 5)._nnz() == 5 and x.resize_(1, 5).values().tolist() == [1.0] * 5
+    with pytest.raises(RuntimeError, match="smaller"):
+        x.resize_(1, 4)
+    with pytest.raises(RuntimeError, match="batched"):
+        x.resize_(4)
+
+
+def test_random_numbers_take_a_compressed_pattern(device):
+    x = ts.eye(3, device=device).to_sparse_csr()
+    got = ts.randn_like(x)
+    assert got.crow_indices().tolist() == x.crow_indices().tolist() and got.values().count_nonzero() == 3
+
+
+def test_parts_are_validated_by_name(device):
+    counts, places, values = ts.tensor([0, 1, 2], device=device), ts.tensor([0, 1], device=device), ts.ones(2)
+    ts._validate_sparse_csr_tensor_args(counts, places, values.to(device), (2, 2))
+    ts._validate_sparse_coo_tensor_args(ts.stack([places, places]), values.to(device), (2, 2))
+    with pytest.raises(RuntimeError):
+        ts._validate_sparse_compressed_tensor_args(counts, places + 5, values.to(device), (2, 2), ts.sparse_csr)
