@@ -246,3 +246,27 @@ def test_attention_of_groups(driver: Simulated, kind: str) -> None:
         results.append([x.detach().cpu() for x in (y, q.grad, k.grad, v.grad)])
     for ours, theirs in zip(*results, strict=True):
         ts.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("zero_infinity", [False, True])
+def test_ctc_loss_by_groups(driver: Simulated, zero_infinity: bool) -> None:
+    """Items of a group go through a sequence together; labels that repeat are added up in one place."""
+    targets = ts.tensor([[1, 1, 2, 8], [3, 0, 0, 0], [7, 7, 7, 7], [0, 0, 0, 0]])
+    lengths, sizes = ts.tensor([12, 1, 4, 3]), ts.tensor([4, 1, 4, 0])
+    found = []
+    for device, dtype in ((NAME, ts.float32), ("cpu", ts.float64)):
+        ts.manual_seed(0)
+        x = ts.randn(12, 4, 9).log_softmax(2).to(dtype).to(device).requires_grad_()
+        loss = ts.nn.functional.ctc_loss(x, targets, lengths, sizes, reduction="none", zero_infinity=zero_infinity)
+        found.append((loss.detach().cpu().double(), ts.autograd.grad(loss.sum(), x)[0].cpu().double()))
+    for mine, theirs in zip(*found, strict=True):
+        assert ts.allclose(mine, theirs, rtol=1e-4, atol=1e-4, equal_nan=True)
+
+
+@pytest.mark.parametrize("dim", [0, 1])
+def test_spread_of_rows_and_columns(driver: Simulated, dim: int) -> None:
+    ts.manual_seed(0)
+    x = ts.randn(37, 300) + 3
+    for name in ("var", "std"):
+        found, wanted = (getattr(y, name)(dim).cpu() for y in (x.to(NAME), x.double()))
+        assert ts.allclose(found.double(), wanted, rtol=1e-5, atol=1e-5), name

@@ -72,6 +72,10 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[tuple[int, ...], ...]]] = {
     "max": (lambda x: x.amax(1), ((40, 333),)),
     "cumsum": (lambda x: x.cumsum(0), ((70, 33),)),
     "sort": (lambda x: x.sort(1)[0], ((5, 77),)),
+    "var of rows": (lambda x: x.var(1), ((70, 333),)),
+    "var of columns": (lambda x: x.var(0, correction=0), ((70, 33),)),
+    "std of outer and inner dims": (lambda x: x.std((0, 2)), ((5, 7, 33),)),
+    "var of few long rows": (lambda x: x.var(1), ((1, 70_000),)),
 }
 
 
@@ -90,6 +94,29 @@ def test_cross_entropy(reduction: str, weighted: bool) -> None:
         lambda x, t, *w: F.cross_entropy(x, t, *(v.detach() for v in w), reduction=reduction),
         *tensors((7, 5)), target, *weight,
     )  # fmt: skip
+
+
+@pytest.mark.parametrize("zero_infinity", [False, True])
+def test_ctc_loss_is_one_launch_each_way(zero_infinity: bool) -> None:
+    """Labels that repeat, targets of any length, none at all, and one too long for its steps."""
+    log_probs = tensors((20, 5, 9))[0].log_softmax(2)
+    targets = ts.tensor([[1, 1, 2, 8], [3, 0, 0, 0], [4, 5, 4, 5], [7, 7, 7, 7], [0, 0, 0, 0]])
+    lengths, sizes = ts.tensor([20, 1, 17, 4, 3]), ts.tensor([4, 1, 4, 4, 0])
+
+    def loss(x: ts.Tensor) -> Any:
+        return F.ctc_loss(x, targets, lengths, sizes, reduction="none", zero_infinity=zero_infinity)
+
+    found = []
+    for device, dtype in (("opencl", ts.float32), ("cpu", ts.float64)):
+        x = log_probs.to(dtype).to(device).requires_grad_()
+        result = loss(x)
+        found.append((result.detach().cpu().double(), ts.autograd.grad(result.sum(), x)[0].cpu().double()))
+    for mine, theirs in zip(*found, strict=True):
+        assert ts.allclose(mine, theirs, rtol=1e-4, atol=1e-4, equal_nan=True)
+    x = log_probs.to("opencl").requires_grad_()
+    before = launches()
+    ts.autograd.grad(loss(x).sum(), x)
+    assert launches() - before < 30
 
 
 def test_an_index_out_of_range_is_told_by_the_operator() -> None:

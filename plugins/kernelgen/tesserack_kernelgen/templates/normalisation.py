@@ -1,7 +1,8 @@
-"""Layer and batch normalisation with their gradients."""
+"""Layer and batch normalisation with their gradients, and the spread of rows."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from tesserack.backends import LaunchPlan
@@ -12,7 +13,17 @@ from tesserack_kernelgen.kernel import Kernel
 from tesserack_kernelgen.templates._registry import template
 from tesserack_kernelgen.templates._rows import Rows
 
-__all__ = ["batch_norm", "batch_norm_backward", "layer_norm", "layer_norm_backward", "rms_norm"]
+__all__ = [
+    "batch_norm",
+    "batch_norm_backward",
+    "layer_norm",
+    "layer_norm_backward",
+    "rms_norm",
+    "std_mean",
+    "var_mean",
+]
+
+_SHARED = 1 << 16  # elements of a row from which it is worth more than one group
 
 
 def _there(x: Any) -> bool:
@@ -173,4 +184,34 @@ def batch_norm_backward(call: Call) -> LaunchPlan:
     rows.store(kernel.output(0), (dx.strides[1],), _others(dx.strides), text)
     rows.store_row(kernel.output(1), dw.strides, "dw")
     rows.store_row(kernel.output(2), db.strides, "db")
+    return LaunchPlan([rows.launch()])
+
+
+@template("var_mean")
+def var_mean(call: Call) -> LaunchPlan:
+    """Outputs variance and mean over the last ``params[0]`` dims; ``params[1]`` is taken from the count."""
+    return _spread(call, "{}")
+
+
+@template("std_mean")
+def std_mean(call: Call) -> LaunchPlan:
+    """As var_mean, with the root of the variance."""
+    return _spread(call, "sqrt({})")
+
+
+def _spread(call: Call, shown: str) -> LaunchPlan:
+    (spread, mean), (x,), (reduced, correction) = call.outputs, call.inputs, call.params
+    at = x.ndim - reduced
+    count, length = math.prod(x.shape[:at]), math.prod(x.shape[at:])
+    if count < call.device.compute_units and length > _SHARED:
+        return NotImplemented  # reductions share long rows among groups
+    kernel = Kernel(call, call.op)
+    rows = Rows(kernel, x.shape[:at], x.shape[at:], accumulator(name_of(x.dtype)))
+    rows.element("x", kernel.input(0), x.strides[:at], x.strides[at:])
+    rows.stage("sum", "sum", "x")
+    rows.let("mean", f"sum / ({rows.c})length")
+    rows.stage("square", "sum", "(x - mean) * (x - mean)")
+    free = kernel.number(max(0.0, length - correction), rows.c)
+    rows.store_row(kernel.output(0), spread.strides, shown.format(f"square / {free}"))
+    rows.store_row(kernel.output(1), mean.strides, "mean")
     return LaunchPlan([rows.launch()])

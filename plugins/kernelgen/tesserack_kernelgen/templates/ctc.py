@@ -1,0 +1,185 @@
+"""Connectionist temporal classification: a group per sequence goes through its steps, an item per place of labels."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tesserack.backends import LaunchPlan
+
+from tesserack_kernelgen.call import Call
+from tesserack_kernelgen.dtypes import ITEMSIZE, STORAGE, name_of
+from tesserack_kernelgen.kernel import Kernel
+from tesserack_kernelgen.templates._registry import template
+
+__all__ = ["ctc_loss", "ctc_loss_backward"]
+
+# log(exp(a) + exp(b) + exp(c)), also where all are minus infinity.
+_HELPERS = """
+DEVICE {c} log_sum({c} a, {c} b, {c} c, {c} none) {{
+  {c} top = a > b ? a : b;
+  top = top > c ? top : c;
+  return top > none ? top + log(exp(a - top) + exp(b - top) + exp(c - top)) : top;
+}}
+"""
+
+
+class _Sequences:
+    """What both directions read: log_probs (T, N, C), labels (N, S), lengths and sizes, all contiguous."""
+
+    def __init__(self, kernel: Kernel, first: int, blank: int):
+        call = kernel.call
+        probs, labels = call.inputs[first], call.inputs[first + 1]
+        self.kernel, self.c = kernel, STORAGE[name_of(probs.dtype)]
+        steps, batch, classes = probs.shape
+        self.batch, self.places = batch, 2 * labels.shape[1] + 1
+        self.steps, self.count, self.classes = kernel.own_indices((steps, batch, classes))
+        self.longest, self.row = kernel.own_indices((labels.shape[1], self.places))
+        self.probs, self.labels = kernel.input(first), kernel.input(first + 1)
+        self.lengths, self.sizes = kernel.input(first + 2), kernel.input(first + 3)
+        self.blank = kernel.number(blank, "i64")
+        self.group = 1 if call.device.serial else call.device.group
+        self.barrier = "BARRIER;" if self.group > 1 else ""
+
+    def each(self, name: str, end: str, begin: str = "0") -> str:
+        """The head of a loop that the items of a group share."""
+        return f"for (idx {name} = {begin} + LANE(0); {name} < {end}; {name} += {self.group})"
+
+    def head(self) -> str:
+        """Names of the sequence ``n``; returns from the kernel, all items at once, where its numbers do not fit."""
+        k, at = self.kernel, f"(n * {self.longest} + s / 2)"
+        return f"""  const idx n = GROUP(0);
+  const {self.c} none = {k.number(-float("inf"), self.c)};
+  const i64 length = {self.lengths.load("n", "i64")}, size = {self.sizes.load("n", "i64")};
+  if (length < 0 || length > {self.steps}) {{ {k.fault("index", "length")} return; }}
+  if (size < 0 || size > {self.longest}) {{ {k.fault("index", "size")} return; }}
+  for (idx s = 1; s < 2 * size; s += 2) {{
+    const i64 label = {self.labels.load(at, "i64")};
+    if (label < 0 || label >= {self.classes}) {{ {k.fault("index", "label")} return; }}
+  }}
+  const idx used = (idx)(2 * size + 1), last = (idx)length - 1;"""
+
+    def label(self, s: str) -> str:
+        """Of a place: blanks stand at even ones."""
+        at = f"n * {self.longest} + ({s}) / 2"
+        return f"((({s}) & 1) ? (idx){self.labels.load(at, 'i64')} : (idx){self.blank})"
+
+    def skips(self, s: str) -> str:
+        """Whether a way may come from two places before."""
+        return f"((({s}) & 1) && ({s}) > 1 && {self.label(s)} != {self.label(f'({s}) - 2')})"
+
+    def log_prob(self, label: str) -> str:
+        """Of a class at step ``t``."""
+        return self.probs.load(f"(t * {self.count} + n) * {self.classes} + {label}", self.c)
+
+    def launch(self, body: str) -> Any:
+        """A group for every sequence."""
+        return self.kernel.launch(body, (self.batch,), (self.group,), _HELPERS.format(c=self.c))
+
+
+@template("ctc_loss")
+def ctc_loss(call: Call) -> LaunchPlan:
+    """Outputs loss (N) and log probabilities of all beginnings (N, T, 2 S + 1); ``params`` blank."""
+    if name_of(call.outputs[0].dtype) not in ("float32", "float64"):
+        return NotImplemented
+    kernel = Kernel(call, "ctc_loss")
+    loss, alphas = kernel.output(0), kernel.output(1)
+    q = _Sequences(kernel, 0, call.params[0])
+    c, place = q.c, f"(n * {q.steps} + t) * {q.row}"
+    before = f"(n * {q.steps} + t - 1) * {q.row}"
+    return LaunchPlan(
+        [
+            q.launch(f"""{q.head()}
+  for (idx t = 0; t < {q.steps}; ++t)
+    {q.each("s", q.row)} {{ {alphas.store(f"{place} + s", "none", c)} }}
+  if (length == 0) {{
+    if (LANE(0) == 0) {{ {loss.store("n", "size == 0 ? 0 : -none", c)} }}
+    return;
+  }}
+  {q.barrier}
+  {{
+    const idx t = 0;
+    {q.each("s", "(used < 2 ? used : 2)")} {{ {alphas.store(f"{place} + s", q.log_prob(q.label("s")), c)} }}
+  }}
+  for (idx t = 1; t <= last; ++t) {{
+    {q.barrier}
+    {q.each("s", "used")} {{
+      const {c} one = s > 0 ? {alphas.load(f"{before} + s - 1", c)} : none;
+      const {c} two = {q.skips("s")} ? {alphas.load(f"{before} + s - 2", c)} : none;
+      const {c} sum = log_sum({alphas.load(f"{before} + s", c)}, one, two, none);
+      {alphas.store(f"{place} + s", f"sum + {q.log_prob(q.label('s'))}", c)}
+    }}
+  }}
+  {q.barrier}
+  if (LANE(0) == 0) {{
+    const idx t = last;
+    const {c} before_last = used > 1 ? {alphas.load(f"{place} + used - 2", c)} : none;
+    {loss.store("n", f"-log_sum({alphas.load(f'{place} + used - 1', c)}, before_last, none, none)", c)}
+  }}""")
+        ]
+    )
+
+
+@template("ctc_loss_backward")
+def ctc_loss_backward(call: Call) -> LaunchPlan:
+    """Output (T, N, C) of inputs grad, log_probs, labels, lengths, sizes, loss, alphas; ``params`` blank,
+    zero_infinity: ``exp(log_probs)`` minus the share of each class in all ways, times the gradient of the loss."""
+    if name_of(call.outputs[0].dtype) not in ("float32", "float64"):
+        return NotImplemented
+    kernel = Kernel(call, "ctc_loss_backward")
+    out, grads, losses, alphas = kernel.output(0), kernel.input(0), kernel.input(5), kernel.input(6)
+    q = _Sequences(kernel, 1, call.params[0])
+    c, dtype = q.c, name_of(call.outputs[0].dtype)
+    rows = q.batch * q.places * ITEMSIZE[dtype]  # of all ways from a place on, at this step and the one before
+    rows += -rows % 16
+    now, ahead, shares = (kernel.workspace(k * rows, dtype) for k in range(3))
+    lost = "0" if call.params[1] else "none - none"
+    to, own = f"(t * {q.count} + n) * {q.classes}", f"n * {q.row}"
+    add = f"""{q.each("s", "used")} {{
+      const {c} share = {shares.load(f"{own} + s", c)};
+      const idx at = {to} + {q.label("s")};
+      {out.store("at", f"{out.load('at', c)} - grad * share", c)}
+    }}"""
+    if q.group > 1:  # places of one label are added up by the first of them, in their order
+        add = f"""{q.each("s", "used")} {{
+      const idx mine = {q.label("s")};
+      {c} sum = 0;
+      i32 first = 1;
+      for (idx other = 0; other < used; ++other)
+        if ({q.label("other")} == mine) {{
+          if (other < s) {{ first = 0; break; }}
+          sum += {shares.load(f"{own} + other", c)};
+        }}
+      if (first) {{ {out.store(f"{to} + mine", f"grad * (exp({q.log_prob('mine')}) - sum)", c)} }}
+    }}"""
+    return LaunchPlan(
+        [
+            q.launch(f"""{q.head()}
+  const {c} grad = {grads.load("n", c)}, loss = {losses.load("n", c)};
+  for (idx t = (idx)length; t < {q.steps}; ++t)
+    {q.each("k", q.classes)} {{ {out.store(f"{to} + k", "0", c)} }}
+  if (loss == -none) {{
+    for (idx t = 0; t < (idx)length; ++t)
+      {q.each("k", q.classes)} {{ {out.store(f"{to} + k", lost, c)} }}
+    return;
+  }}
+  for (idx t = last; t >= 0; --t) {{
+    {q.each("k", q.classes)} {{ {out.store(f"{to} + k", f"grad * exp({q.log_prob('k')})", c)} }}
+    {q.each("s", "used")} {{
+      {c} rest = s + 2 >= used ? 0 : none;
+      if (t < last) {{
+        const {c} one = s + 1 < used ? {ahead.load(f"{own} + s + 1", c)} : none;
+        const {c} two = s + 2 < used && {q.skips("s + 2")} ? {ahead.load(f"{own} + s + 2", c)} : none;
+        rest = log_sum({ahead.load(f"{own} + s", c)}, one, two, none);
+      }}
+      {now.store(f"{own} + s", f"rest + {q.log_prob(q.label('s'))}", c)}
+      const {c} way = {alphas.load(f"(n * {q.steps} + t) * {q.row} + s", c)} + rest + loss;
+      {shares.store(f"{own} + s", "way > none ? exp(way) : 0", c)}
+    }}
+    {q.barrier}
+    {add}
+    {q.each("s", "used")} {{ {ahead.store(f"{own} + s", now.load(f"{own} + s", c), c)} }}
+    {q.barrier}
+  }}""")
+        ],
+        3 * rows,
+    )
