@@ -21,6 +21,7 @@ from tesserack.fx._lazy_graph_module import (
     _use_lazy_graph_module,
 )
 from tesserack.fx.experimental.proxy_tensor import get_isolated_graphmodule, make_fx
+from tesserack.fx.experimental.rewriter import RewritingTracer
 from tesserack.fx.passes.fake_tensor_prop import FakeTensorProp
 from tesserack.fx.passes.graph_transform_observer import GraphTransformObserver
 from tesserack.fx.passes.utils.matcher_with_name_node_map_utils import SubgraphMatcherWithNameNodeMap
@@ -206,3 +207,33 @@ def test_methods_and_callable_objects_are_traced():
     assert ts.equal(fx.symbolic_trace(Scale())(X), X * 3)
     with pytest.raises(AssertionError, match="written in Python"):
         fx.symbolic_trace(len)
+
+
+def test_adaptive_pools_are_traced_as_their_steps():
+    class Every(fx.Tracer):
+        def is_leaf_module(self, m, name):
+            return False
+
+    x = ts.rand(2, 2, 6, 6)
+    for layer in (ts.nn.AdaptiveAvgPool2d(2), ts.nn.AdaptiveAvgPool2d((None, 2)), ts.nn.AdaptiveMaxPool2d((2, 3))):
+        graph = fx.GraphModule(layer, Every().trace(layer))
+        assert graph(x).tolist() == layer(x).tolist()
+    with pytest.raises(ValueError, match="expected 2 output sizes"):
+        ts.nn.AdaptiveAvgPool2d((2, 2, 2))(x)
+
+
+def test_rewritten_functions_hold_texts_of_several_lines():
+    def program(a, b):
+        text = """
+too
+  far left
+"""
+        assert a == b, text
+        return a + b
+
+    tracer = RewritingTracer()
+    made = tracer.trace(program)
+    graph = fx.GraphModule(tracer.root, made)
+    assert graph(3, 3) == 6
+    with pytest.raises(AssertionError, match="far left"):
+        graph(3, 4)

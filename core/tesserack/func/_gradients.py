@@ -108,6 +108,14 @@ def tensors_of(name: str, tree: Any, what: str) -> list[Tensor]:
     return leaves
 
 
+def outputs_of(name: str, output: Any) -> list[Tensor]:
+    """The leaves of what a function returned: tensors, at least one. ``RuntimeError`` otherwise."""
+    leaves = tensors_of(name, output, "the output")
+    if not leaves:
+        raise RuntimeError(f"{name}: expected a function that returns at least one tensor, got {output!r}")
+    return leaves
+
+
 def gradients(outputs: list[Tensor], inputs: list[Tensor], cotangents: list[Tensor] | None = None) -> list[Tensor]:
     """Recorded gradients by ``inputs``, zeros where an output does not depend on one."""
     used = [k for k, y in enumerate(outputs) if y.requires_grad]
@@ -242,7 +250,7 @@ def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
         inputs = [tracked(primal) for primal in primals]
         with guarded(primals):
             output, aux = split_aux("vjp", func(*inputs), has_aux)
-    outputs = tensors_of("vjp", output, "the output")
+    outputs = outputs_of("vjp", output)
     shape = tree_flatten(output)[1]
 
     def vjp_fn(cotangents: Any, retain_graph: bool = True, create_graph: bool | None = None) -> Any:
@@ -287,10 +295,26 @@ def _write_back(primals: Any, handed: Any) -> None:
             primal.copy_(made.detach())
 
 
+def _depend(outputs: list[Tensor], inputs: list[Tensor]) -> None:
+    """``RuntimeError`` for an output that no input has a part in."""
+    leaves = [bottom(x) for x in inputs]
+    for place, y in enumerate(outputs):
+        root = bottom(y)
+        found: Any = [None]
+        if root.requires_grad:
+            found = run_grad([root], leaves, [ts.ones_like(root)], retain_graph=True, allow_unused=True)
+        if all(g is None for g in found):
+            raise RuntimeError(
+                f"jvp: expected every output to depend on the primals, which strict=True asks for, got output {place} "
+                f"of shape {tuple(y.shape)} that does not; strict=False gives it a product of zeros"
+            )
+
+
 def jvp(func: Callable[..., Any], primals: Any, tangents: Any, *, strict: bool = False, has_aux: bool = False) -> Any:
     """``(output, J v)`` or ``(output, J v, aux)`` for tuples of primals and tangents of the same structure.
 
-    By differentiating a backward pass, so that it takes functions that can be differentiated twice.
+    By differentiating a backward pass, so that it takes functions that can be differentiated twice. ``RuntimeError``
+    with ``strict`` where an output does not depend on the primals.
 
     >>> import tesserack as ts
     >>> ts.func.jvp(ts.sin, (ts.zeros(2),), (ts.ones(2),))[1]
@@ -315,7 +339,9 @@ def jvp(func: Callable[..., Any], primals: Any, tangents: Any, *, strict: bool =
                 f"{[tuple(t.shape) for t in given]}"
             )
         _, spec = tree_flatten(output)
-        outputs = tensors_of("jvp", output, "the output")
+        outputs = outputs_of("jvp", output)
+        if strict:
+            _depend(outputs, leaves)
         pushed = tree_unflatten(push_forward(outputs, leaves, given), spec)
     result = released(output, keep), released(pushed, keep)
     return (*result, released(aux, keep)) if has_aux else result
@@ -329,7 +355,7 @@ def linearize(func: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..
         with guarded(primals):
             output = func(*inputs)
     leaves = tensors_of("linearize", inputs, "the primals")
-    outputs = tensors_of("linearize", output, "the output")
+    outputs = outputs_of("linearize", output)
     _, spec = tree_flatten(output)
     shape = tree_flatten(primals)[1]
 

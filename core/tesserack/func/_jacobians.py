@@ -13,6 +13,7 @@ from tesserack.func._gradients import (
     guarded,
     level,
     outer_gradients,
+    outputs_of,
     push_forward,
     released,
     split_aux,
@@ -62,7 +63,7 @@ def _jacobian(name: str, func: Callable[..., Any], argnums: int | tuple[int, ...
             made, inputs = with_tracked(args, places)
             with guarded(args, kwargs):
                 output, aux = split_aux(name, func(*made, **kwargs), has_aux)
-            outputs = tensors_of(name, output, "the output")
+            outputs = outputs_of(name, output)
             leaves, in_spec = tree_flatten(inputs)
             tensors_of(name, inputs, "the arguments")
             _, out_spec = tree_flatten(output)

@@ -6,7 +6,6 @@ import ast
 import copy
 import functools
 import inspect
-import textwrap
 import types
 import warnings
 from collections.abc import Callable
@@ -36,7 +35,7 @@ class AST_Rewriter(ast.NodeTransformer):
 
     def rewrite(self, fn: types.FunctionType) -> types.FunctionType:
         """The function, with the same globals. ``OSError`` where its source is not there."""
-        tree = ast.parse(textwrap.dedent(inspect.getsource(fn)))
+        tree = _parsed(inspect.getsource(fn))
         tree = ast.fix_missing_locations(self.visit(tree))
         definition = next(n for n in tree.body if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef)))
         definition.decorator_list = []
@@ -69,6 +68,16 @@ class AST_Rewriter(ast.NodeTransformer):
         if node.value is None:
             return ast.copy_location(ast.Pass(), node)
         return ast.copy_location(ast.Assign([node.target], _call("annotate", node.value, node.annotation)), node)
+
+
+def _parsed(source: str) -> ast.Module:
+    """Of a function that may stand within others, and hold texts whose lines begin further left than it does."""
+    if not source[:1].isspace():
+        return ast.parse(source)
+    tree = ast.parse(f"if True:\n{source}")
+    assert isinstance(tree.body[0], ast.If)
+    tree.body = tree.body[0].body
+    return ast.increment_lineno(tree, -1)
 
 
 def _found(code: types.CodeType, name: str) -> types.CodeType:

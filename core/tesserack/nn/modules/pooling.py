@@ -172,7 +172,10 @@ class _AdaptiveNd(Module):
     def sizes(self, input: Tensor, spatial: int) -> list[int]:
         """The output size, with the input's where it is ``None``."""
         wanted = self.output_size if isinstance(self.output_size, (tuple, list)) else (self.output_size,) * spatial
-        return [have if want is None else want for have, want in zip(input.shape[-spatial:], wanted, strict=True)]
+        if len(wanted) != spatial:
+            raise ValueError(f"{type(self).__name__}: expected {spatial} output sizes, got {tuple(wanted)}")
+        # Only the sizes that are kept are asked for: a proxy of the input does not tell them as numbers.
+        return [input.shape[k - spatial] if want is None else want for k, want in enumerate(wanted)]
 
     def extra_repr(self) -> str:
         return f"output_size={self.output_size}"
