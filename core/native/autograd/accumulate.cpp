@@ -25,10 +25,15 @@ void AccumulateGrad::unlink() {
 }
 
 namespace {
+bool is_sole(Storage* s) {
+  const auto refs = s->refs.load();
+  return refs == 1 || (refs == 2 && held_by_tracer && held_by_tracer(s));
+}
+
 // Nobody else can see the tensor or its data, and it is nothing but data.
 bool is_private(const Tensor& g) {
   if (g->payload) return g->refs.load() == 1 && !g->wrapper && !g->autograd;
-  bool sole = g->refs.load() == 1 && g->storage && g->storage->refs.load() == 1 && !g->wrapper;
+  bool sole = g->refs.load() == 1 && g->storage && is_sole(g->storage) && !g->wrapper;
   return sole && !g->autograd && !(g->keys & ~backend_bits()) && !(g->flags & ~TensorImpl::kContiguous);
 }
 

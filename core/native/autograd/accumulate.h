@@ -35,6 +35,9 @@ private:
   void add_to(AutogradMeta& meta, Tensor grad);
 };
 
+// Whether what writes this thread's program down holds the memory as well, once; set by it. It is no one who sees it.
+inline bool (*held_by_tracer)(const Storage*) = nullptr;
+
 void run_leaf_hooks(const AutogradMeta& m, Tensor& g); // those on a leaf's gradient, which may replace it
 
 } // namespace ts

@@ -1,4 +1,5 @@
 #include "graph/tracer.h"
+#include "autograd/accumulate.h"
 #include "autograd/meta.h"
 #include "dispatch/op_handles.h"
 #include "dispatch/watch.h"
@@ -34,6 +35,7 @@ struct InstallKernels {
     set_key_default(key::Tracer, {scope_kernel, nullptr, "tesserack"});
     set_key_default(key::Leaf, {leaf_kernel, nullptr, "tesserack"});
     kernel_hook = on_kernel;
+    held_by_tracer = [](const Storage* s) { return t_tracer && t_tracer->holds(s); };
   }
 } install;
 

@@ -49,8 +49,9 @@ public:
 
   void enter_module(std::string_view path);
   void leave_module();
+  bool holds(const Storage* s) const { return at_.contains(const_cast<Storage*>(s)); }
   size_t num_calls() const { return graph_.nodes.size(); } // so far
-  uint32_t serial() const { return serial_; } // of this tracer in the process
+  uint32_t serial() const { return serial_; }              // of this tracer in the process
   int64_t number(Id v) const { return graph_.values[v].number; }
   void warn(const std::string& text) { around_.warning(text); }
   // Values of a tensor that the program knows become numbers of the host: a warning.
