@@ -55,6 +55,36 @@ def _gpt(fw: Any, device: str) -> tuple[Any, Any]:
     return model, fw.randint(0, 1000, (1, 16), device=device)
 
 
+def training_step(fw: Any, device: str, optimize: bool = True) -> Callable[[], Any]:
+    """A step of a small GPT on fixed tokens: forward, backward and, if asked, AdamW; two have been made."""
+    fw.manual_seed(0)
+    model = build_gpt(fw.nn, 64, 6).to(device).train()
+    tokens = fw.randint(0, 1000, (1, 16), device=device)
+    optimizer = fw.optim.AdamW(model.parameters(), lr=1e-3)
+
+    def step() -> Any:
+        optimizer.zero_grad()
+        loss = fw.nn.functional.cross_entropy(model(tokens).flatten(0, 1), tokens.flatten())
+        loss.backward()
+        if optimize:
+            optimizer.step()
+        return loss.detach()
+
+    step(), step()  # its state is there
+    return step
+
+
+def traced_step(fw: Any, device: str, optimize: bool = True) -> Callable[[], Any]:
+    """The same as one graph where the framework has graphs of backward passes; PyTorch runs it as it is."""
+    step = training_step(fw, device, optimize)
+    return trace(fw, step) if fw.__name__ == "tesserack" else step  # type: ignore[no-any-return]
+
+
+@row("traced: AdamW step of GPT, 6 layers of 64, 1 x 16 tokens (PyTorch: eager)", "run()", limit=0.6)
+def gpt_step(fw: Any, device: str) -> dict[str, Any]:
+    return {"run": traced_step(fw, device)}
+
+
 @row("traced: chain of 8, 4M elements", "run()", limit=0.9)
 def chain_large(fw: Any, device: str) -> dict[str, Any]:
     program, x = _chain(fw, device, 4_000_000)
@@ -117,6 +147,10 @@ def main() -> None:
             ratios = _pairs(eager, without_gradients(ts, run, x), seconds)
             low, middle, high = statistics.quantiles(ratios, n=4)
             print(f"{what:34s} {middle:.3f}  ({low:.3f} to {high:.3f})")
+    for what, optimize in {"GPT 6x64, forward and backward": False, "GPT 6x64, AdamW step": True}.items():
+        ratios = _pairs(training_step(ts, "cpu", optimize), traced_step(ts, "cpu", optimize), 4.0)
+        low, middle, high = statistics.quantiles(ratios, n=4)
+        print(f"{what:34s} {middle:.3f}  ({low:.3f} to {high:.3f})")
 
 
 if __name__ == "__main__":

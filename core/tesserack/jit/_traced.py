@@ -50,6 +50,9 @@ class Program:
         self._single = self.gave.is_leaf()
         self._special: Any = None
         self._tried = not self.frozen
+        # Where nothing is to be looked at but the arguments.
+        plain = self._tried and not self._bound and self._single and self._held is not None
+        self._quick = self._runner.run if plain else None
 
     def _levels(self) -> tuple[Any, bool]:
         """The calls that run, and whether they are those that reach cards: a backward pass may use what lies within an
@@ -197,6 +200,7 @@ class Program:
             "_told",
             "_runner",
             "_special",
+            "_quick",
             "_tried",
             "_flat",
             "_bound",
@@ -225,7 +229,14 @@ class TracedFunction(ScriptFunction):
         self.__doc__ = getattr(original, "__doc__", None)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self._program.run(args, kwargs, {})
+        program = self._program
+        if program._quick is not None and len(args) == program._flat and not kwargs:
+            try:
+                return program._quick(args, program._held, program._told)[0]
+            except TypeError:
+                program._leaves(args, kwargs)  # says what is wrong with the arguments, if they are
+                raise
+        return program.run(args, kwargs, {})
 
     graph = property(lambda self: self._program.graph)
     inlined_graph = property(lambda self: self._program.inlined_graph)
