@@ -310,3 +310,53 @@ def test_states_by_way_of_the_distributed_checkpoint(program):
         """
     )
     assert lines == ["['weight']", "<All keys matched successfully> True"]
+
+
+STORAGES = """
+    import io, os, tempfile, torch
+
+    x = torch.arange(6.0)
+    words = torch.ones(2, dtype=torch.int16).untyped_storage()
+    saved = {"x": x, "s": x.storage(), "u": words, "i": torch.IntStorage([3])}
+    for new in (True, False):
+        for weights_only in (True, False):
+            file = io.BytesIO()
+            torch.save(saved, file, _use_new_zipfile_serialization=new)
+            file.seek(0)
+            found = torch.load(file, weights_only=weights_only)
+            found["x"][0] = 9
+            kinds = isinstance(found["s"], torch.storage.TypedStorage), isinstance(found["u"], torch.UntypedStorage)
+            print(kinds, found["s"].tolist(), found["u"].tolist(), found["i"].tolist(), found["i"].dtype)
+    with tempfile.NamedTemporaryFile() as file:
+        torch.save(x, file)
+        print(torch.equal(torch.load(file.name), x))
+"""
+
+
+def test_storages_are_saved_as_the_memory_of_their_tensors(program):
+    assert program.run(STORAGES) == [
+        *["(True, True) [9.0, 1.0, 2.0, 3.0, 4.0, 5.0] [1, 0, 1, 0] [3] torch.int32"] * 4,
+        "True",
+    ]
+
+
+@needs_torch
+@pytest.mark.filterwarnings("ignore:TypedStorage is deprecated")
+def test_storages_pass_between_the_libraries(program, tmp_path):
+    import torch
+
+    program.run(f"""
+        import torch
+        x = torch.arange(3.0)
+        torch.save([x, x.storage()], {str(tmp_path / "ours")!r})
+    """)
+    x, storage = torch.load(tmp_path / "ours")
+    x[0] = 7
+    assert isinstance(storage, torch.storage.TypedStorage) and storage.tolist() == [7.0, 1.0, 2.0]
+    torch.save([x, x.storage()], tmp_path / "theirs")
+    assert program.run(f"""
+        import torch
+        x, storage = torch.load({str(tmp_path / "theirs")!r})
+        x[1] = 8
+        print(storage.tolist())
+    """) == ["[7.0, 8.0, 2.0]"]

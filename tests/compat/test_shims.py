@@ -191,7 +191,7 @@ def test_futures():
     failing = futures.Future()
     after = failing.then(lambda f: f.value())
     failing.set_exception(KeyError("x"))
-    with pytest.raises(KeyError):
+    with pytest.raises(RuntimeError, match="KeyError"):
         after.wait()
     with pytest.raises(RuntimeError, match="not there yet"):
         futures.Future().value()

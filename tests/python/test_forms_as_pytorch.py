@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -166,3 +167,57 @@ def test_products_of_a_segment_at_nan() -> None:
     x = ts.tensor([nan, 3.0, 2.0, 5.0], requires_grad=True)
     ts.segment_reduce(x, "prod", lengths=ts.tensor([2, 2])).sum().backward()
     assert x.grad is not None and x.grad[0] == 3 and x.grad[1].isnan() and x.grad[2:].tolist() == [5.0, 2.0]
+
+
+@pytest.mark.parametrize("shape", [[1] * 65, [1] * 70 + [2, 3]])
+def test_random_numbers_of_many_dims(shape: list[int], device: Any) -> None:
+    ts.manual_seed(0)
+    drawn = ts.rand(shape, device=device)
+    ts.manual_seed(0)
+    assert drawn.dim() == len(shape) and ts.equal(drawn.reshape(-1), ts.rand(drawn.numel(), device=device))
+    assert ts.randn(shape, device=device).dim() == ts.randint(0, 5, shape, device=device).dim() == len(shape)
+    assert ts.empty(shape, device=device).bernoulli_(0.5).dim() == len(shape)
+
+
+def test_callbacks_of_futures() -> None:
+    future: ts.futures.Future[int] = ts.futures.Future()
+    called: list[int] = []
+
+    def fails(_: Any) -> None:
+        called.append(len(called))
+        raise ValueError("of the callback")
+
+    after = future.then(fails)
+    future.add_done_callback(fails)
+    future.set_result(5)
+    future.add_done_callback(fails)
+    assert future.wait() == 5 and called == [0, 1, 2]
+    with pytest.raises(RuntimeError, match="ValueError: of the callback") as told:
+        after.wait()
+    assert isinstance(told.value.__cause__, ValueError)
+    with pytest.raises(RuntimeError, match="pickle"):
+        pickle.dumps(future)
+    for call in (lambda: ts.futures.collect_all([None]), lambda: ts.jit.wait(None)):  # type: ignore[list-item]
+        with pytest.raises(RuntimeError, match="None"):
+            call()
+
+
+def test_text_of_wrapped_contents_and_keywords_of_subclasses() -> None:
+    class Named(ts.Tensor):
+        pass
+
+    made = ts.Tensor._make_subclass(Named, data=ts.ones(2), require_grad=True)
+    assert type(made) is Named and made.requires_grad
+    assert made.__repr__(tensor_contents="held elsewhere") == "Named(held elsewhere, requires_grad=True)"
+    assert repr(ts.ones(1)) == ts.ones(1).__repr__() == "tensor([1.])"
+
+
+def test_streams_of_dlpack_are_numbers() -> None:
+    with pytest.raises(TypeError, match="stream"):
+        ts.ones(1).__dlpack__(stream=object())
+
+
+def test_typed_tensors_of_storages_share_them() -> None:
+    storage = ts.FloatStorage(3)
+    ts.FloatTensor(storage).fill_(2)
+    assert storage.tolist() == [2.0, 2.0, 2.0]

@@ -342,6 +342,13 @@ def refuse_gradients(op: str, *tensors: Tensor) -> None:
         raise RuntimeError(f"{op}: expected tensors that do not require grad; try x.detach().{op}(...)")
 
 
+def __repr__(self: Tensor, *, tensor_contents: str | None = None) -> str:
+    """The text of the tensor; classes that hold values elsewhere give that of their contents."""
+    from tesserack._tensor.printing import tensor_repr
+
+    return tensor_repr(self, tensor_contents)
+
+
 def apply_(self: Tensor, callable: Callable[[Any], Any]) -> Tensor:
     """Replace every element by ``callable(element)``, in Python; returns the tensor."""
     refuse_gradients("apply_", self)
@@ -516,6 +523,7 @@ def _generator_take_state(self: Any, state: Any) -> Any:
 
 _NAMES = (
     *("register_hook", "register_post_accumulate_grad_hook", "__deepcopy__", "__copy__", "__reduce_ex__", "__format__"),
+    "__repr__",
     *("numpy", "__array__", "__array_wrap__", "new_tensor", "untyped_storage", "storage", "pin_memory", "is_pinned"),
     "storage_type",
     *("__reversed__", "apply_", "map_", "is_nonzero", "is_same_size", "record_stream"),

@@ -239,11 +239,14 @@ def add_suffixes(text: str, suffixes: list[str], indent: int, force_newline: boo
     return text + ")"
 
 
-def tensor_repr(tensor: Tensor) -> str:
-    """The text ``repr(tensor)`` gives."""
+def tensor_repr(tensor: Tensor, tensor_contents: str | None = None) -> str:
+    """The text ``repr(tensor)`` gives, with ``tensor_contents`` in place of the values if given."""
     kind = type(tensor)
     plain = kind is Tensor or kind.__name__ in ("Parameter", "Buffer")
     prefix = "tensor(" if plain else f"{kind.__name__}("
+    if tensor_contents is not None:
+        suffixes = [] if _has_usual_dtype(tensor) else [f"dtype={tensor.dtype}"]
+        return add_suffixes(prefix + tensor_contents, suffixes + _history(tensor), len(prefix), False)
     with _native.no_grad():
         text, suffixes = _describe(tensor.detach() if tensor.requires_grad else tensor, len(prefix))
     return add_suffixes(prefix + text, suffixes + _history(tensor), len(prefix), False)

@@ -36,6 +36,8 @@ class _TypedMeta(type):
         if len(args) != 1 or isinstance(args[0], (int, Size)):
             sizes = args[0] if len(args) == 1 and isinstance(args[0], Size) else args or (0,)
             return empty(sizes, dtype=cls.dtype, device=device)
+        if hasattr(args[0], "_storage_numbers"):  # a storage: the same memory
+            return tensor([], dtype=cls.dtype, device=args[0].device if device is None else device).set_(args[0])
         if not isinstance(args[0], Tensor):
             return tensor(args[0], dtype=cls.dtype, device=device)
         if args[0].dtype != cls.dtype:

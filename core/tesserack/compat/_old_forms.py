@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -69,15 +68,9 @@ def _weighted_method(method: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-_warned: set[str] = set()
-
-
 def _warn(method: Callable[..., Any]) -> None:
     """Once for each function, as programs of that age call them in loops."""
-    if method.__name__ in _warned:
-        return
-    _warned.add(method.__name__)
-    warnings.warn(f"This overload of {method.__name__} is deprecated: give the scale by name", stacklevel=3)
+    warn_once(f"This overload of {method.__name__} is deprecated: give the scale by name", 4)
 
 
 def functions() -> dict[str, Callable[..., Any]]:

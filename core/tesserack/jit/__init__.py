@@ -241,6 +241,8 @@ def fork(func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
 
 def wait(future: Any) -> Any:
     """The result of a future."""
+    if future is None:
+        raise RuntimeError("Future can't be None")
     return future.wait()
 
 

@@ -22,7 +22,12 @@ def _words(x: Tensor) -> Tensor:
 
 
 def hash_tensor(
-    input: Tensor, dim: int | Sequence[int] = (), *, keepdim: bool = False, mode: int = 0, out: Tensor | None = None
+    input: Tensor,
+    dim: int | Sequence[int] | None = (),
+    *,
+    keepdim: bool = False,
+    mode: int = 0,
+    out: Tensor | None = None,
 ) -> Tensor:
     """The exclusive or of the elements, as 64-bit words, over ``dim`` (all dims if empty): uint64. ``mode`` is 0.
 
@@ -34,7 +39,7 @@ def hash_tensor(
     """
     if mode != 0:
         raise RuntimeError(f"hash_tensor: expected mode 0, exclusive or, got {mode}")
-    listed = (dim,) if isinstance(dim, int) else tuple(dim)
+    listed = (dim,) if isinstance(dim, int) else tuple(dim or ())
     if not listed and input.numel() == 0:
         raise RuntimeError("hash_tensor: Expected reduction dim to be specified for input.numel() == 0. Specify the "
                            "reduction dim with the 'dim' argument.")  # fmt: skip

@@ -113,7 +113,7 @@ def _product(base: Tensor, data: Tensor, ids: Tensor, axis: int) -> Tensor:
     known = base.scatter_reduce(axis, ids, ts.where(unknown, 1, data), "prod", include_self=True)
     count = ts.zeros_like(base).scatter_add(axis, ids, unknown.to(base.dtype))
     alone = ts.zeros_like(base).scatter_add(axis, ids, ts.where(unknown, data, 0))
-    return ts.where(count == 0, known, known * alone * ts.where(count > 1, float("nan"), 1))
+    return ts.where(count == 0, known, known * alone * ts.where(count > 1, float("nan"), 1).to(base.dtype))
 
 
 @functools.cache

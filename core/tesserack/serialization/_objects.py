@@ -30,6 +30,8 @@ from tesserack.serialization._torch_file import read_archive_with, read_legacy_w
 from tesserack.serialization._torch_names import STORAGES, StorageKind, call_named
 from tesserack.serialization._torch_writer import StorageTable, deep_recursion, write_records
 from tesserack.sparse._parts import parts_of
+from tesserack.storage import TypedStorage, UntypedStorage
+from tesserack.storage._typed import class_for
 from tesserack.utils.homes import public_name
 
 __all__ = ["WeightsOnlyError", "load", "save", "use_names"]
@@ -91,7 +93,21 @@ class _Pickler(_PythonPickler):  # type: ignore[misc]
             self.dispatch_table = theirs.dispatch_table
 
     def persistent_id(self, obj: Any) -> Any:
-        return obj.identity if type(obj) is _Stored else None
+        if type(obj) is _Stored:
+            return obj.identity
+        whole = isinstance(obj, TypedStorage) or (isinstance(obj, UntypedStorage) and obj._part is None)
+        return self._storage(obj) if whole and obj.device.type != "meta" else None
+
+    def _storage(self, storage: Any) -> Any:
+        """What a storage itself is written as: the one in which tensors of its memory lie."""
+        typed = isinstance(storage, TypedStorage)
+        numbers = storage._numbers() if typed else storage._whole(ts.uint8)
+        stored = self.table.place(numbers)
+        name = class_for(storage.dtype).__name__ if typed else ""
+        known = _Name("torch", name) if name in STORAGES else _Name("torch.storage", "UntypedStorage")
+        count = numbers.numel() if name in STORAGES else storage.nbytes()
+        identity = ("storage", known, str(stored.key), str(storage.device), count)
+        return (*identity, None) if self._legacy else identity
 
     def reducer_override(self, obj: Any) -> Any:
         if isinstance(obj, Tensor):
@@ -225,6 +241,8 @@ def save(
         pickler.dump(obj)
     with destination(f) as sink:
         write_records(sink, text.getvalue(), pickler.table, legacy)
+    if not isinstance(f, (str, os.PathLike)) and hasattr(f, "flush"):
+        f.flush()  # who knows the file by its name reads it before it is closed
 
 
 def _pickler_of(module: Any) -> type[_Pickler]:
@@ -418,6 +436,7 @@ def _load_file(file: Any, map_location: Any, pickle_module: Any, weights_only: b
     elif not archive and not _is_old(file):
         return _load_plain(file, map_location)
     kind = _unpickler_of(pickle_module)
+    options = {"encoding": "utf-8", **options}  # of the strings of Python 2
     return (_load_objects if archive else _load_old_objects)(file, map_location, find, kind, options)
 
 

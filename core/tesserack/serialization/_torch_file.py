@@ -66,7 +66,7 @@ class _Storages:
                 placed = self._place(elements, location)
             except Exception as error:
                 raise PlacingFailed(error) from error
-            self._made[key, kind.name] = Storage(placed)
+            self._made[key, kind.name] = Storage.of(kind, placed)
         return self._made[key, kind.name]
 
     def _elements(self, key: str, dtype: ts.dtype, numel: int) -> Tensor:
@@ -201,7 +201,7 @@ def _declared_sizes(data: bytes, start: int, order: dict[str, int], outline: Unp
             key, numel = identity[2], identity[4]
             if isinstance(key, str) and key in order and type(numel) is int and 0 <= numel < 2**62:
                 sizes[key] = numel * identity[1].dtype.itemsize
-                return Storage(ts.empty(numel, dtype=identity[1].dtype, device="meta"))
+                return Storage.of(identity[1], ts.empty(numel, dtype=identity[1].dtype, device="meta"))
         raise PickleRefused("a storage in it is named in no known way")
 
     outline(data, note, start)

@@ -12,6 +12,7 @@ from typing import Any
 import tesserack as ts
 from tesserack import Tensor
 from tesserack._tensor.pending import with_bits
+from tesserack.storage import TypedStorage, UntypedStorage
 
 __all__ = [
     "STORAGES", "Call", "Hint", "NameRefused", "NumberType", "PickleRefused", "Reading", "Storage", "StorageKind",
@@ -42,11 +43,28 @@ class StorageKind:
         return getattr(ts, STORAGES[self.name])  # type: ignore[no-any-return]
 
 
-@dataclass(frozen=True)
 class Storage:
-    """A storage of a file: its elements as a tensor of one dimension."""
+    """A storage of a file: its elements as a tensor of one dimension. Where a program saved the storage itself, this is
+    what it gets."""
 
     elements: Tensor
+
+    @staticmethod
+    def of(kind: StorageKind, elements: Tensor) -> Storage:
+        """The storage of the class that the file names."""
+        return (_UntypedOfFile if kind.name == "UntypedStorage" else _TypedOfFile)(elements)
+
+
+class _TypedOfFile(Storage, TypedStorage):
+    def __init__(self, elements: Tensor) -> None:
+        TypedStorage.__init__(self, elements)
+        self.elements = elements
+
+
+class _UntypedOfFile(Storage, UntypedStorage):
+    def __init__(self, elements: Tensor) -> None:
+        UntypedStorage.__init__(self, elements)
+        self.elements = elements
 
 
 class Call:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
@@ -59,7 +60,7 @@ class Future(Generic[T]):
     def _finish(self, result: Any, error: BaseException | None) -> None:
         with self._lock:
             if self.done():
-                raise RuntimeError("Future: the result was set already")
+                raise RuntimeError("Future can only be marked completed once: the result was set already")
             self._result, self._error = result, error
             self._done.set()
             callbacks, self._callbacks = self._callbacks, []
@@ -67,25 +68,36 @@ class Future(Generic[T]):
 
     def _call_back(self, callbacks: list[Callable[[Future[T]], None]]) -> None:
         for callback in callbacks:
-            callback(self)
+            try:
+                callback(self)
+            except Exception:  # there is nobody to raise it to: whoever sets the result is not to blame
+                logging.getLogger("tesserack").exception("a callback of a Future failed")
 
     def add_done_callback(self, callback: Callable[[Future[T]], None]) -> None:
-        """Call ``callback(self)`` when the result is there, at once if it is."""
+        """Call ``callback(self)`` when the result is there, at once if it is. An error of it is logged: use
+        :meth:`then` to have it raised."""
         with self._lock:
             if not self.done():
                 self._callbacks.append(callback)
                 return
-        callback(self)
+        self._call_back([callback])
+
+    def __reduce__(self) -> Any:
+        raise RuntimeError("Can not pickle torch.futures.Future: other processes cannot wait for it")
 
     def then(self, callback: Callable[[Future[T]], S]) -> Future[S]:
-        """A future of ``callback(self)``."""
+        """A future of ``callback(self)``; an error of it is raised as the cause of a ``RuntimeError``."""
         following: Future[S] = Future()
 
         def run(done: Future[T]) -> None:
             try:
                 following.set_result(callback(done))
             except BaseException as error:
-                following.set_exception(error)
+                told = RuntimeError(
+                    f"Got the following error when running the callback: {type(error).__name__}: {error}"
+                )
+                told.__cause__ = error
+                following.set_exception(told)
 
         self.add_done_callback(run)
         return following
@@ -93,6 +105,8 @@ class Future(Generic[T]):
 
 def collect_all(futures: list[Future[Any]]) -> Future[list[Future[Any]]]:
     """A future of the list itself, done when all of them are."""
+    if any(future is None for future in futures):
+        raise RuntimeError("Future can't be None")
     collected: Future[list[Future[Any]]] = Future()
     left = [len(futures)]
     lock = threading.Lock()

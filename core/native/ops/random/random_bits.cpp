@@ -17,9 +17,15 @@ namespace {
 const KernelId kBits("random_bits"), kRand("rand_fill"), kRandn("randn_fill"), kRandint("randint_fill");
 const Op shift_right("_shift_right"), remainder_of("_word_remainder"), box_muller("_box_muller");
 
+// A contiguous tensor in one dimension: it may have more of them than a kernel is asked for.
+Tensor in_a_row(const Tensor& t) {
+  int64_t n = t.numel(), step = 1;
+  return alias(t, IntSpan(&n, 1), IntSpan(&step, 1), t->byte_offset);
+}
+
 Tensor bits_at(IntSpan sizes, DType t, Device device, uint64_t seed, uint64_t offset) {
   Tensor out = empty_tensor(sizes, t, device);
-  if (out.numel()) Launch(kBits, device).out(out).random(seed, offset).run_required();
+  if (out.numel()) Launch(kBits, device).out(in_a_row(out)).random(seed, offset).run_required();
   return out;
 }
 
@@ -38,7 +44,7 @@ Tensor uniform_from(const Tensor& words, DType t) {
 }
 
 bool launch_fill(const KernelId& id, const Tensor& t, uint64_t seed, uint64_t offset) {
-  return Launch(id, t.device()).in_mutable(t).random(seed, offset).run();
+  return Launch(id, t.device()).in_mutable(in_a_row(t)).random(seed, offset).run();
 }
 
 uint64_t claim(Generator& g, int64_t elements, int words_each) {
@@ -121,7 +127,7 @@ Tensor integers_from(const Tensor& words, uint64_t span, int64_t low) {
 
 bool launch_integers(const Tensor& t, uint64_t seed, uint64_t offset, uint64_t span, int64_t low) {
   return Launch(kRandint, t.device())
-      .in_mutable(t)
+      .in_mutable(in_a_row(t))
       .random(seed, offset)
       .param(static_cast<int64_t>(span))
       .param(low)

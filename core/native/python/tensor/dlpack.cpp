@@ -141,6 +141,8 @@ PyObject* export_capsule(PyObject* self, PyObject* args, PyObject* kwargs) {
                                    &device, &copy))
     return nullptr;
   return guarded([&] {
+    if (stream != Py_None && !PyLong_Check(stream))
+      raise(PyExc_TypeError, "__dlpack__: expected stream as int or None, got " + type_name(stream));
     Tensor t = tensor_of(self);
     note_host_read(t, "DLPack capsule");
     if (copy != Py_True) check_exportable(t);

@@ -37,10 +37,12 @@ void mark(const Tensor& t) {
   t->keys |= key_bit(key::Python);
 }
 
-PyObject* make_subclass(PyObject*, PyObject* args) {
+PyObject* make_subclass(PyObject*, PyObject* args, PyObject* kwargs) {
+  static const char* names[] = {"cls", "data", "require_grad", nullptr};
   PyObject *type, *data;
   int on = 0;
-  if (!PyArg_ParseTuple(args, "OO|p:_make_subclass", &type, &data, &on)) return nullptr;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO|p:_make_subclass", const_cast<char**>(names), &type, &data, &on))
+    return nullptr;
   return guarded([&] {
     PyTypeObject* cls = expect_subclass(type, "_make_subclass");
     Tensor t = shallow_copy(expect_tensor(data, "_make_subclass"));
@@ -93,7 +95,8 @@ PyRef dispatched_item(const Tensor& t) {
 
 std::vector<PyMethodDef> subclass_methods() {
   return {
-      {"_make_subclass", make_subclass, METH_VARARGS | METH_STATIC,
+      {"_make_subclass", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(make_subclass)),
+       METH_VARARGS | METH_KEYWORDS | METH_STATIC,
        "_make_subclass(cls, data, require_grad=False)\n--\n\nThe same memory as an instance of a subclass."},
       {"_make_wrapper", make_wrapper, METH_VARARGS | METH_STATIC,
        "_make_wrapper(cls, sizes, strides, storage_offset, dtype, device, requires_grad)\n--\n\nAn instance of a "
