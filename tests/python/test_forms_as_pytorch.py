@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import pickle
 import warnings
 from collections.abc import Callable
@@ -221,3 +222,42 @@ def test_typed_tensors_of_storages_share_them() -> None:
     storage = ts.FloatStorage(3)
     ts.FloatTensor(storage).fill_(2)
     assert storage.tolist() == [2.0, 2.0, 2.0]
+
+
+def test_new_of_no_dims() -> None:
+    x = ts.ones(3)
+    assert x.new(x[0].size()).dim() == 0 and x.new(()).shape == x.new().shape == (0,)
+
+
+@pytest.mark.parametrize("call", [lambda x: x.transpose_(0, 1), lambda x: x.unsqueeze_(0), lambda x: x.squeeze_()])
+def test_inference_tensors_keep_their_shape_outside(call: Callable[..., Any]) -> None:
+    with ts.inference_mode():
+        x = ts.ones(1, 2)
+        call(x)
+        x = ts.ones(1, 2)
+    with pytest.raises(RuntimeError, match="inference tensor"):
+        call(x)
+    assert x.shape == (1, 2)
+
+
+def test_parameters_keep_the_class_they_are_made_of() -> None:
+    class Named(ts.Tensor):
+        pass
+
+    made: Any = ts.nn.Parameter(ts.ones(2).as_subclass(Named))
+    assert type(made) is Named and isinstance(made, ts.nn.Parameter) and made.is_leaf and made.requires_grad
+    assert repr(made) == "Parameter(Named([1., 1.], requires_grad=True))" and type(-made) is Named
+    module = ts.nn.Module()
+    module.weight = made
+    again = copy.deepcopy(module)
+    assert [type(p) for p in again.parameters()] == [Named] and isinstance(again.weight, ts.nn.Parameter)
+    assert type(ts.nn.Parameter(ts.nn.Parameter(ts.ones(1)))) is ts.nn.Parameter
+
+
+def test_tangents_carry_no_tangents() -> None:
+    from tesserack.autograd import forward_ad
+
+    with forward_ad.dual_level():
+        dual = forward_ad.make_dual(ts.ones(2), ts.ones(2))
+        with pytest.raises(RuntimeError, match="has a forward gradient"):
+            forward_ad.make_dual(ts.ones(2), dual)

@@ -241,6 +241,12 @@ def add_suffixes(text: str, suffixes: list[str], indent: int, force_newline: boo
 
 def tensor_repr(tensor: Tensor, tensor_contents: str | None = None) -> str:
     """The text ``repr(tensor)`` gives, with ``tensor_contents`` in place of the values if given."""
+    if getattr(tensor, "_is_param", False):
+        return f"Parameter({_text(tensor, tensor_contents)})"
+    return _text(tensor, tensor_contents)
+
+
+def _text(tensor: Tensor, tensor_contents: str | None) -> str:
     kind = type(tensor)
     plain = kind is Tensor or kind.__name__ in ("Parameter", "Buffer")
     prefix = "tensor(" if plain else f"{kind.__name__}("

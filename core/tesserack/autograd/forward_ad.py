@@ -133,6 +133,9 @@ def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> T
     if any(made() is tensor for made, _ in current.made):
         raise RuntimeError("make_dual: Making a dual Tensor based on a Tensor that already has a forward gradient at "
                            "the same level 0 is not supported.")  # fmt: skip
+    if current.tangent_of_dual(tangent) is not None:
+        raise RuntimeError("make_dual: Setting a forward grad that itself has a forward gradient at the same level 0 "
+                           "is not supported.")  # fmt: skip
     current.recorded |= tensor.requires_grad or tangent.requires_grad or depth() > 0
     with enable_grad():
         before = tensor.view_as(tensor) if tensor.requires_grad else tensor.detach().requires_grad_()

@@ -50,7 +50,7 @@ class Parameter(Tensor, metaclass=_ParameterType):
             raise TypeError(
                 f"Parameter: expected a Tensor, got {type(data).__name__}; wrap it with tesserack.tensor(...)"
             )
-        if type(data).__torch_dispatch__ is Tensor.__torch_dispatch__:
+        if type(data) is Tensor or type.__instancecheck__(Parameter, data) or isinstance(data, Buffer):
             return Tensor._make_subclass(cls, data, requires_grad)
         kept = data.detach().requires_grad_(requires_grad)
         if type(kept) is not type(data):

@@ -9,6 +9,9 @@ namespace {
 
 // Self becomes `view`, a view of itself: geometry, and history where that is recorded.
 template <bool recorded> Tensor become(const Tensor& self, const Tensor& view, const char* op) {
+  TS_CHECK(!self->has(TensorImpl::kInference) || thread_state().inference, op,
+           ": Inplace update to inference tensor outside InferenceMode is not allowed. "
+           "You can make a clone to get a normal tensor first");
   if (recorded) {
     TS_CHECK(!is_leaf(self), op, ": a leaf Variable that requires grad is being used in an in-place operation.");
     TS_CHECK(!is_view_of_leaf(self), op,

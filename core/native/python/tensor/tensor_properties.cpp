@@ -129,7 +129,7 @@ int set_requires_grad_property(PyObject* self, PyObject* value, void*) {
 
 int set_data_property(PyObject* self, PyObject* value, void*) {
   return guarded([&] {
-    if (!value) raise(PyExc_TypeError, "data cannot be deleted");
+    if (!value) raise(PyExc_RuntimeError, "data cannot be deleted; delete the tensor instead");
     const Tensor &target = tensor_of(self), &source = expect_tensor(value, "data");
     TS_CHECK(!target->payload == !source->payload || target->numel == 0 || source->numel == 0,
              "data: incompatible tensor type: expected a layout like that of the tensor; try load it into a new one");
