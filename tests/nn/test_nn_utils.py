@@ -81,3 +81,11 @@ def test_vector_round_trip(device):
         vector_to_parameters([1.0], b.parameters())
     with pytest.raises(TypeError, match="device"):
         parameters_to_vector([])
+
+
+def test_gradients_go_by_their_other_name():
+    p = nn.Parameter(ts.ones(2))
+    p._grad = ts.full((2,), 3.0)
+    assert p.grad.tolist() == [3, 3] and p._grad is p.grad
+    nn.utils.clip_grad_norm_([p], 1.0)
+    assert abs(p.grad.norm().item() - 1) < 1e-4
