@@ -288,6 +288,7 @@ def test_small_things():
     two(ts.ones(3, 2)).sum().backward()
     assert two.module.weight.grad.tolist() == [[3, 3]]
     assert ts.ones(2).new(3).shape == (3,) and ts.ones(2).new([1, 2]).tolist() == [1, 2] and ts.ones(1).name is None
+    assert ts.ones(2).new(ts.Size([])).shape == () and ts.ones(2).new().shape == (0,)
     assert ts.ones(1).type(ts.DoubleTensor).dtype == ts.float64
 
 

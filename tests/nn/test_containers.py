@@ -154,3 +154,8 @@ def test_dicts_of_parameters_are_added_by_name():
     with pytest.raises(TypeError, match="expected a string"):
         kept[3] = ts.ones(1)
     assert len(kept) == 0
+
+
+def test_lists_of_parameters_without_data_say_no_device():
+    held = nn.ParameterList([nn.Parameter(ts.empty(1, device="meta"))])
+    assert "of size 1]" in repr(held)

@@ -81,3 +81,29 @@ def test_vector_round_trip(device):
         vector_to_parameters([1.0], b.parameters())
     with pytest.raises(TypeError, match="device"):
         parameters_to_vector([])
+
+
+def test_gradients_go_by_their_other_name():
+    p = nn.Parameter(ts.ones(2))
+    p._grad = ts.full((2,), 3.0)
+    assert p.grad.tolist() == [3, 3] and p._grad is p.grad
+    nn.utils.clip_grad_norm_([p], 1.0)
+    assert abs(p.grad.norm().item() - 1) < 1e-4
+
+
+class _Counting(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("calls", ts.zeros(1))
+
+    def forward(self, x):
+        self.calls = self.calls + 1
+        return x + self.calls
+
+
+def test_what_a_functional_call_assigns_is_in_what_was_given():
+    layer, given = nn.Sequential(_Counting()), {"0.calls": ts.tensor([4.0])}
+    assert ts.func.functional_call(layer, given, ts.ones(1)).item() == 6
+    assert given["0.calls"].item() == 5 and layer[0].calls.item() == 0
+    ts.func.functional_call(layer, (given,), ts.ones(1))
+    assert given["0.calls"].item() == 5

@@ -112,3 +112,8 @@ def test_bag_layer_draws_and_limits_its_rows(device: ts.device) -> None:
     assert layer.weight[4].tolist() == [0.0, 0.0, 0.0]
     layer(ts.tensor([[0, 1]], device=device))
     assert float(layer.weight[:2].norm(dim=1).max()) <= 0.5 + 1e-5
+
+
+def test_a_grid_without_span_is_told():
+    with pytest.warns(UserWarning, match="affine_grid"):
+        nn.functional.affine_grid(ts.eye(2, 3).unsqueeze(0), (1, 1, 2, 1), align_corners=True)

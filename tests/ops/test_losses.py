@@ -180,3 +180,12 @@ def test_errors(device: Any) -> None:
     ):
         with pytest.raises(error, match=text):
             call()
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_ctc_lengths_are_whole_numbers(which, device):
+    lengths = [ts.tensor([4], device=device), ts.tensor([2], device=device)]
+    lengths[which] = lengths[which].float()
+    chances = ts.zeros(4, 1, 3, device=device).log_softmax(2)
+    with pytest.raises(RuntimeError, match="integer"):
+        ts.nn.functional.ctc_loss(chances, ts.tensor([[1, 2]], device=device), *lengths)

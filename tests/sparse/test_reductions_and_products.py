@@ -88,3 +88,18 @@ def test_parts_are_validated_by_name(device):
     ts._validate_sparse_coo_tensor_args(ts.stack([places, places]), values.to(device), (2, 2))
     with pytest.raises(RuntimeError):
         ts._validate_sparse_compressed_tensor_args(counts, places + 5, values.to(device), (2, 2), ts.sparse_csr)
+
+
+@pytest.mark.parametrize("layout", [ts.sparse_csr, ts.sparse_bsr])
+@pytest.mark.filterwarnings("ignore:.*triangular_solve is deprecated")
+def test_triangular_equations_of_compressed_matrices(layout, device):
+    a = ts.tensor([[2.0, 1.0], [0.0, 4.0]], device=device)
+    b = ts.tensor([[3.0], [4.0]], device=device)
+    sparse = a.to_sparse(layout=layout, **({"blocksize": (1, 1)} if layout is ts.sparse_bsr else {}))
+    solved = ts.triangular_solve(b, sparse)
+    assert solved.solution.tolist() == [[1.0], [1.0]] and solved.cloned_coefficient.numel() == 0
+    out = ts.empty(2, 1, device=device), ts.empty(0, device=device)
+    ts.triangular_solve(b, sparse, transpose=True, out=out)
+    ts.testing.assert_close(out[0], ts.linalg.solve(a.T, b))
+    empty = ts.zeros(2, 2, device=device).to_sparse_csr()
+    assert ts.triangular_solve(b, empty).solution.isnan().all()

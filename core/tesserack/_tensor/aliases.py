@@ -243,8 +243,13 @@ def _polygamma_(self: Tensor, n: int) -> Tensor:
     return self.copy_(result)
 
 
+def _set_grad(self: Tensor, value: Tensor | None) -> None:
+    self.grad = value
+
+
 def install(cls: type[Tensor]) -> None:
     """Hang the methods on the class."""
+    cls._grad = property(lambda self: self.grad, _set_grad)  # type: ignore[attr-defined]  # as programs spell grad
     for name, module in _DELEGATES.items():
         member = _Delegate(module, name)
         member.__set_name__(cls, name)

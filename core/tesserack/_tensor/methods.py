@@ -271,9 +271,8 @@ def new(self: Tensor, *args: Any, size: Any = None, device: Any = None) -> Tenso
         return _native.tensor([], dtype=self.dtype, device=place).set_(source)
     if source is not None and not isinstance(source, (int, _native.Size)):
         return _native.tensor(args[0], dtype=self.dtype, device=place)
-    if isinstance(source, _native.Size):
-        return self.new_empty(source, device=place)
-    return self.new_empty(args or (0,), device=place)
+    sizes = tuple(args[0]) if args and isinstance(args[0], _native.Size) else args or (0,)
+    return self.new_empty(sizes, device=place)
 
 
 # --- storage -------------------------------------------------------------------------------------------------------

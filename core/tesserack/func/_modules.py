@@ -33,8 +33,9 @@ def functional_call(
     2.0
     """
     given = parameter_and_buffer_dicts
+    merged: Mapping[str, Tensor]
     if isinstance(given, Mapping):
-        merged = dict(given)
+        merged = given
     elif isinstance(given, Sequence) and all(isinstance(one, Mapping) for one in given):
         names = [name for one in given for name in one]
         twice = sorted({name for name in names if names.count(name) > 1})

@@ -59,6 +59,8 @@ def ctc_loss(
 
 def _numbers(lengths: Any) -> list[int]:
     if isinstance(lengths, Tensor):
+        if lengths.is_floating_point() or lengths.is_complex():
+            raise RuntimeError(f"ctc_loss: expected lengths of an integer dtype, got {lengths.dtype}")
         lengths = lengths.tolist()
     return [int(lengths)] if isinstance(lengths, int) else [int(n) for n in lengths]
 

@@ -23,8 +23,8 @@ def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None =
     centres of the outermost elements, else their outer edges.
 
     >>> import tesserack as ts
-    >>> affine_grid(ts.eye(2, 3).unsqueeze(0), (1, 1, 1, 2), align_corners=True).tolist()
-    [[[[-1.0, 0.0], [1.0, 0.0]]]]
+    >>> affine_grid(ts.eye(2, 3).unsqueeze(0), (1, 1, 2, 2), align_corners=True)[0, 0].tolist()
+    [[-1.0, -1.0], [1.0, -1.0]]
     """
     if align_corners is None:
         _warn_default("affine_grid")
@@ -40,6 +40,12 @@ def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None =
     if min(size) <= 0:
         raise ValueError(f"Expected non-zero, positive output size. Got {tuple(size)}")
     spatial = size[2:]
+    if align_corners and min(spatial) == 1:
+        warnings.warn(
+            "affine_grid: align_corners=True has no span along a dim of one element, which is looked at in its centre. "
+            "See the documentation of affine_grid for details.",
+            stacklevel=2,
+        )
     base = ts.ones((*spatial, dims + 1), dtype=theta.dtype, device=theta.device)
     for d, n in enumerate(spatial):
         line = _line(n, align_corners, theta).reshape([-1 if k == d else 1 for k in range(dims)])

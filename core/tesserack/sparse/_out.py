@@ -21,19 +21,26 @@ def _keywords(op: str) -> tuple[int, tuple[str, ...]]:
     return len([part for part in positional.split(", ") if part]), tuple(names)
 
 
-def write_out(op: str, *args: Any) -> Tensor:
-    """What the operator without ``out`` gives, in the last argument, which takes its shape; ``op`` is ``"sin.out"``.
+def write_out(op: str, *args: Any) -> Any:
+    """What the operator without ``out`` gives, in the last argument, a tensor or several, which take its shape; ``op``
+    is ``"sin.out"``.
 
     ``RuntimeError`` where the layouts differ or a gradient would be lost, and for a dtype that cannot hold the result.
     """
     given, out = args[:-1], args[-1]
-    assert isinstance(out, Tensor)
-    if recorded(*given, out):
+    outs = [out] if isinstance(out, Tensor) else list(out)
+    if recorded(*given, *outs):
         raise RuntimeError(f"{op}: functions with out=... arguments don't support automatic differentiation, but one "
                            "of the arguments requires grad")  # fmt: skip
     count, names = _keywords(op)
     function = _native._operator_function(op.partition(".")[0])
-    result: Tensor = function(*given[:count], **dict(zip(names, given[count:], strict=True)))
+    result = function(*given[:count], **dict(zip(names, given[count:], strict=True)))
+    if isinstance(out, Tensor):
+        return _written(op, result, out)
+    return tuple(_written(op, *pair) for pair in zip(result, outs, strict=True))
+
+
+def _written(op: str, result: Tensor, out: Tensor) -> Tensor:
     if not is_sparse(result) and not is_sparse(out):
         if out.shape != result.shape:
             out.resize_(result.shape)

@@ -449,7 +449,9 @@ def spmm_reduce(op: str, a: Tensor, b: Tensor, reduce: str) -> Tensor:
 def triangular_solve(
     self: Tensor, a: Tensor, upper: bool = True, transpose: bool = False, unitriangular: bool = False
 ) -> tuple[Tensor, Tensor]:
-    if is_sparse(self) or a.layout is not CSR:
+    if is_sparse(self) or a.layout is COO:
         raise refuse("triangular_solve", self if is_sparse(self) else a)
+    if not parts_of(a).values.numel() and not unitriangular:
+        return ts.full_like(self, float("nan")), self.new_empty(0)
     solved = ts.triangular_solve(self, a.to_dense(), upper, transpose, unitriangular)
     return solved[0].contiguous(), self.new_empty(0)

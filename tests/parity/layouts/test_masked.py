@@ -121,3 +121,34 @@ REFUSED = {
 @pytest.mark.parametrize("name", REFUSED)
 def test_refusals(name, compare_errors):
     compare_errors(REFUSED[name], X)
+
+
+@pytest.mark.parametrize("call", ["sqrt_", "sin_", "neg_", "clamp_", "nan_to_num_", "add_", "mul_", "__iadd__", "gt_"])
+def test_in_place_functions_write_to_the_values_and_keep_the_mask(call):
+    seen = []
+    for m in (torch, ts):
+        x = m.masked.masked_tensor(m.tensor(np.abs(X).tolist()), m.tensor(MASK.tolist()))
+        other = m.masked.masked_tensor(m.tensor(X.tolist()), m.tensor(MASK.tolist()))
+        args = {"clamp_": (0.1, 0.5), "add_": (other,), "mul_": (other,), "__iadd__": (other,), "gt_": (other,)}
+        assert getattr(x, call)(*args.get(call, ())) is x
+        seen.append((x.get_data().tolist(), x.get_mask().tolist()))
+    np.testing.assert_allclose(np.where(MASK, seen[0][0], 0), np.where(MASK, seen[1][0], 0), rtol=1e-5)
+    assert seen[0][1] == seen[1][1]
+
+
+def test_gradients_of_masked_leaves_are_masked():
+    for m in (torch, ts):
+        x = m.masked.masked_tensor(m.tensor(X.tolist()), m.tensor(MASK.tolist()), requires_grad=True)
+        x.sum().backward()
+        assert m.masked.is_masked_tensor(x.grad) and x.grad.get_mask().tolist() == MASK.tolist()
+        assert x.grad.to_tensor(0).tolist() == MASK.astype(float).tolist()
+        x.grad = None
+        assert x.grad is None
+
+
+def test_in_place_functions_want_one_mask():
+    x = ts.masked.masked_tensor(ts.ones(2), ts.tensor([True, False]))
+    with pytest.raises(ValueError, match="masks must match"):
+        x.add_(ts.masked.masked_tensor(ts.ones(2), ts.tensor([True, True])))
+    with pytest.raises(TypeError, match="masked tensor to write to"):
+        ts.ones(2).add_(x)

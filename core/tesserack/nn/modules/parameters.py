@@ -24,7 +24,7 @@ def _summary(key: Any, value: Any, name: str = "") -> str:
         return f"  ({key}): Object of type: {type(value).__name__}"
     kind = "Parameter" if isinstance(value, Parameter) else "Tensor"
     size = "x".join(str(length) for length in value.shape)
-    place = "" if value.device.type == "cpu" else f" ({value.device})"
+    place = "" if value.device.type in ("cpu", "meta") else f" ({value.device})"
     return f"  ({key}): {kind} containing: [{name or value.dtype} of size {size}{place}]"
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, MutableMapping
 from typing import Any
 
 from tesserack import Tensor
@@ -25,7 +25,8 @@ def functional_call(
 ) -> Any:
     """``module(*args, **kwargs)`` with the tensors named in ``parameters_and_buffers`` in the place of its own.
 
-    What the call assigns to these names is lost afterwards, changes made in place stay in the given tensors.
+    What the call assigns to these names is afterwards in ``parameters_and_buffers``, if that can change, and not in the
+    module; changes made in place stay in the given tensors.
     ``tie_weights`` replaces every name of a tensor that the module holds under several; ``strict`` wants all names
     given and no others; without it, a name that is none of the module's parameters is set for the time of the call, as
     in PyTorch. ``RuntimeError`` for names that do not match with ``strict``, ``ValueError`` for two tensors given for
@@ -61,6 +62,11 @@ def replaced(
             getattr(holder, table)[name] = tensor
         yield
     finally:
+        if isinstance(given, MutableMapping):
+            for path, (holder, table, name, _) in zip(chosen, saved, strict=False):
+                now = getattr(holder, table).get(name)
+                if path in given and isinstance(now, Tensor):
+                    given[path] = now
         for holder, table, name, tensor in reversed(saved):
             if tensor is _ABSENT:
                 del getattr(holder, table)[name]

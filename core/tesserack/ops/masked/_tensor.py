@@ -17,6 +17,7 @@ _DUNDERS = {
     *("__add__", "__radd__", "__sub__", "__rsub__", "__mul__", "__rmul__", "__truediv__", "__rtruediv__", "__pow__"),
     *("__rpow__", "__neg__", "__abs__", "__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__", "__floordiv__"),
 }
+_IN_PLACE = {"__iadd__", "__isub__", "__imul__", "__itruediv__", "__ifloordiv__", "__imod__", "__ipow__"}
 _CASTS = {"to", "float", "double", "half", "long", "int", "detach", "clone", "contiguous"}
 _STRUCTURAL = {
     *("__getitem__", "cat", "chunk", "expand", "flatten", "flip", "movedim", "narrow", "permute", "reshape", "select"),
@@ -44,6 +45,19 @@ class MaskedTensor(Tensor):
 
     def __init__(self, data: Tensor, mask: Tensor, requires_grad: bool = False) -> None:
         pass
+
+    @property
+    def grad(self) -> MaskedTensor | None:  # type: ignore[override]
+        """The gradient, which counts where the tensor does."""
+        with DisableTorchFunctionSubclass():
+            held: Any = Tensor.grad.__get__(self)
+        return held if held is None or isinstance(held, MaskedTensor) else _wrap(held, self._mask)
+
+    @grad.setter
+    def grad(self, value: Tensor | None) -> None:
+        plain = value.get_data() if isinstance(value, MaskedTensor) else value
+        with DisableTorchFunctionSubclass():
+            Tensor.grad.__set__(self, plain)  # type: ignore[attr-defined]
 
     def get_data(self) -> Tensor:
         """The values, those that do not count among them; a plain tensor with this one's gradient."""
@@ -73,6 +87,8 @@ class MaskedTensor(Tensor):
             return _reduce(name, *args, **kwargs)
         if name in _STRUCTURAL:
             return _both(func, args, kwargs)
+        if name in _IN_PLACE or (name.endswith("_") and "elementwise" in facts().get(name[:-1], ())):
+            return _in_place(name, func, args, kwargs)
         if name in _DUNDERS or name in _CASTS or "elementwise" in facts().get(name, ()):
             return _pointwise(name, func, args, kwargs)
         raise TypeError(f"MaskedTensor: {name or func} takes no masked tensors; try get_data() or to_tensor()")
@@ -112,13 +128,28 @@ def _found(value: Any) -> list[MaskedTensor]:
     return [m for item in value for m in _found(item)] if isinstance(value, (list, tuple)) else []
 
 
-def _pointwise(name: str, func: Any, args: Any, kwargs: Any) -> Any:
+def _shared_mask(name: str, args: Any, kwargs: Any) -> Tensor:
     masks = [m.get_mask() for m in _found((args, tuple(kwargs.values())))]
     for other in masks[1:]:
         if other.shape != masks[0].shape or not bool((other == masks[0]).all()):
             raise ValueError(f"MaskedTensor: {name} expected the same mask of both; Input masks must match")
+    return masks[0]
+
+
+def _in_place(name: str, func: Any, args: Any, kwargs: Any) -> Any:
+    """What the mask leaves out is written to as well, as in PyTorch; the mask stays."""
+    _shared_mask(name, args, kwargs)
+    if not isinstance(args[0], MaskedTensor):
+        raise TypeError(f"MaskedTensor: {name} expected a masked tensor to write to, got {type(args[0]).__name__}")
+    with DisableTorchFunctionSubclass():
+        func(*args, **kwargs)
+    return args[0]
+
+
+def _pointwise(name: str, func: Any, args: Any, kwargs: Any) -> Any:
+    shared = _shared_mask(name, args, kwargs)
     data = func(*_mapped(args, MaskedTensor.get_data), **_mapped_dict(kwargs))
-    mask = masks[0].expand(data.shape) if masks[0].dim() <= data.dim() else masks[0]
+    mask = shared.expand(data.shape) if shared.dim() <= data.dim() else shared
     return _wrap(data, mask)
 
 
