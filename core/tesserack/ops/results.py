@@ -51,7 +51,7 @@ def refilled(op: str, value: Tensor, out: Tensor) -> Tensor:
     """``out`` resized to the shape of ``value``, with a warning if it had elements, and filled with it."""
     if out.shape != value.shape:
         if out.numel():
-            warnings.warn(f"{op}: an output with one or more elements was resized since it had shape "
+            warnings.warn(f"{op}: An output with one or more elements was resized since it had shape "
                           f"{list(out.shape)}, which does not match the required output shape {list(value.shape)}; "
                           "pass an out= of that shape or of no elements", stacklevel=3)  # fmt: skip
         out.resize_(value.shape)

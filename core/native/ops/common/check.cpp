@@ -111,7 +111,7 @@ void alert_not_deterministic(const char* op) {
 void resize_output(const Tensor& out, IntSpan sizes, const char* op, bool quiet) {
   if (same(out.sizes(), sizes)) return;
   if (out.numel() != 0 && !quiet)
-    warn(concat(op, ": an output with one or more elements was resized since it had shape ", out.sizes(),
+    warn(concat(op, ": An output with one or more elements was resized since it had shape ", out.sizes(),
                 ", which does not match the required output shape ", sizes,
                 "; pass an out= of that shape or of no elements"));
   TensorImpl* t = out.impl();
