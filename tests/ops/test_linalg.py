@@ -271,3 +271,10 @@ def test_cholesky_of_many_small_matrices(n: int, upper: bool, dtype: ts.dtype, d
     assert {k: int(v) for k, v in enumerate(info.tolist()) if v} == {5: n, 36: 1}
     sound = [k for k in range(37) if k not in (5, 36)]
     close(mixed.double()[sound], factor[sound], 1e-10 if dtype is ts.float64 else 1e-4)
+
+
+@pytest.mark.parametrize("order", ["nuc", "fro", 1, -1, float("inf")])
+def test_condition_of_singular_matrices(order: Any, device: Any) -> None:
+    a = ts.stack([ts.eye(3, device=device), ts.diag(ts.tensor([1.0, 1.0, 0.0], device=device))])
+    found = ts.linalg.cond(a, order).tolist()
+    assert found[1] == float("inf") and found[0] == pytest.approx({"nuc": 9, "fro": 3}.get(order, 1), rel=1e-5)

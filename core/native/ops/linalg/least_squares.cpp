@@ -133,9 +133,11 @@ template <class Norm> Tensor cond_by_norms(const Tensor& a, const Norm& norm) {
   static const Op inv_ex("linalg_inv_ex");
   check_square(a, "linalg.cond");
   auto inverse = inv_ex.multi<2>(a, false);
-  Tensor found = ops::mul(norm(a), norm(inverse[0]));
-  Tensor endless = ops::full_like(found, INFINITY);
-  return ops::where(ops::eq(inverse[1], 0), found, endless);
+  // What has no inverse is left out before its norm, which takes no infinities where it is that of singular values.
+  Tensor regular = ops::eq(inverse[1], 0);
+  Tensor there = ops::unsqueeze(ops::unsqueeze(regular, -1), -1);
+  Tensor found = ops::mul(norm(a), norm(ops::where(there, inverse[0], ops::zeros_like(inverse[0]))));
+  return ops::where(regular, found, ops::full_like(found, INFINITY));
 }
 Tensor cond(const Tensor& a, std::optional<Scalar> p) {
   check_matrix(a, "linalg.cond");
