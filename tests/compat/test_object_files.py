@@ -360,3 +360,25 @@ def test_storages_pass_between_the_libraries(program, tmp_path):
         x[1] = 8
         print(storage.tolist())
     """) == ["[7.0, 8.0, 2.0]"]
+
+
+PYTHON_2 = r"""
+    import io, pickle, struct, torch
+
+    def old(text):
+        words = [pickle.dumps(each, 2) for each in (0x1950A86A20F9469CFC6C, 1001)]
+        words.append(pickle.dumps({"protocol_version": 1001, "little_endian": True}, 2))
+        identity = b"(U\x07storagectorch\nFloatStorage\nU\x01kU\x03cpuK\x01NtQ"
+        tensor = b"ctorch._utils\n_rebuild_tensor_v2\n(" + identity + b"K\x00K\x01\x85K\x01\x85\x89NtR"
+        words.append(b"\x80\x02](U" + bytes([len(text)]) + text + tensor + b"e.")
+        words.append(b"\x80\x02]U\x01ka.")
+        return io.BytesIO(b"".join(words) + struct.pack("<qf", 1, 2.5))
+
+    for options in ({}, {"weights_only": False}, {"weights_only": False, "encoding": "bytes"}):
+        print(ascii([each if isinstance(each, (str, bytes)) else each.tolist() for each in torch.load(
+            old("\u017c".encode()), **options)]))
+"""
+
+
+def test_strings_of_python_2(program):
+    assert program.run(PYTHON_2) == [r"['\u017c', [2.5]]"] * 2 + [r"[b'\xc5\xbc', [2.5]]"]

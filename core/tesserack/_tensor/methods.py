@@ -262,7 +262,7 @@ def new(self: Tensor, *args: Any, size: Any = None, device: Any = None) -> Tenso
         return sparse_coo_tensor(*args, dtype=self.dtype, device=place)  # indices, values and perhaps a size
     if size is not None and not args:
         args = tuple(size)
-    source = args[0] if len(args) == 1 else None
+    source: Any = args[0] if len(args) == 1 else None
     if isinstance(source, Tensor):
         if source.dtype is not self.dtype:
             raise TypeError(f"new: expected a tensor of {self.dtype}, got {source.dtype}; try new_tensor, or .to()")

@@ -291,6 +291,8 @@ class _Finds(_Base):  # type: ignore[misc]
         self._find = find
 
     def persistent_load(self, identity: Any) -> Any:
+        if type(identity) is tuple:  # with encoding="bytes" its words are bytes
+            identity = tuple(part.decode("ascii") if type(part) is bytes else part for part in identity)
         if type(identity) is tuple and len(identity) == 4 and identity[0] == "module":
             return identity[1]  # a class, in files of the older form with the text of its source
         return self._storages(identity)
@@ -502,6 +504,6 @@ def _load_old_objects(file: Any, map_location: Any, find: _Find | None, kind: ty
         return kind(data, storages, find, start, **options).load()
 
     def outline(data: bytes, storages: Callable[[Any], Any], start: int) -> Any:
-        return _Outline(data, storages, None, start).load()
+        return _Outline(data, storages, None, start, **options).load()
 
     return read_legacy_with(file, rest_of(file), serialization._placer(map_location), read, outline)

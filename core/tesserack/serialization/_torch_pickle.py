@@ -52,6 +52,17 @@ _LITERALS = frozenset(
 _EMPTY: dict[str, Callable[[], Any]] = {"EMPTY_LIST": list, "EMPTY_DICT": dict, "EMPTY_TUPLE": tuple, "EMPTY_SET": set}
 
 
+_STRINGS_OF_PYTHON_2 = frozenset(("STRING", "BINSTRING", "SHORT_BINSTRING"))
+
+
+def _text(read: str) -> str:
+    """Bytes that were read as Latin-1: text in UTF-8 if they are, as PyTorch takes them."""
+    try:
+        return read.encode("latin-1").decode()
+    except UnicodeError:
+        return read
+
+
 class _Machine(Reading):
     """Pickle's stack machine. Every operation takes time and memory bounded by its own bytes, or by the budget."""
 
@@ -67,7 +78,9 @@ class _Machine(Reading):
             name = opcode.name
             if name == "STOP":
                 return self._pop()
-            if name in _LITERALS:
+            if name in _STRINGS_OF_PYTHON_2:
+                self._stack.append(_text(argument))
+            elif name in _LITERALS:
                 self._stack.append(argument)
             elif name in _CONSTANTS:
                 self._stack.append(_CONSTANTS[name])
