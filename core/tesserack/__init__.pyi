@@ -302,6 +302,12 @@ from tesserack.sparse._functions import smm as smm
 from tesserack.sparse._functions import spmm as spmm
 from tesserack.sparse._functions import sspaddmm as sspaddmm
 from tesserack.sparse._functions import values_copy as values_copy
+from tesserack.sparse._validate import _validate_sparse_bsc_tensor_args as _validate_sparse_bsc_tensor_args
+from tesserack.sparse._validate import _validate_sparse_bsr_tensor_args as _validate_sparse_bsr_tensor_args
+from tesserack.sparse._validate import _validate_sparse_compressed_tensor_args as _validate_sparse_compressed_tensor_args
+from tesserack.sparse._validate import _validate_sparse_coo_tensor_args as _validate_sparse_coo_tensor_args
+from tesserack.sparse._validate import _validate_sparse_csc_tensor_args as _validate_sparse_csc_tensor_args
+from tesserack.sparse._validate import _validate_sparse_csr_tensor_args as _validate_sparse_csr_tensor_args
 from tesserack.storage import TypedStorage as TypedStorage
 from tesserack.storage import UntypedStorage as UntypedStorage
 from tesserack.storage._typed import BFloat16Storage as BFloat16Storage

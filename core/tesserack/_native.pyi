@@ -1382,6 +1382,7 @@ _set_device_alias: Any
 _set_fallback: Any
 _set_host_numbers: Any
 _set_kernel: Any
+_set_lift: Any
 _set_nameable_devices: Any
 _set_num_threads: Any
 _set_override_modes: Any

@@ -212,7 +212,7 @@ class PythonKeyTracer:
         node.meta["val"] = results
 
 
-_ATEN = namespace("aten")
+_ATEN: Any = namespace("aten")
 
 
 class ProxyTorchDispatchMode(TorchDispatchMode):
