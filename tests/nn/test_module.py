@@ -123,7 +123,9 @@ def test_registered_names_refuse_values_of_another_kind():
         (lambda m: m(1), NotImplementedError, "forward"),
         (lambda m: delattr(m, "missing"), AttributeError, "missing"),
         (lambda m: m.get_submodule("a.b"), AttributeError, "has no attribute `a`"),
-        (lambda m: m.get_parameter("w"), AttributeError, "'w'"),
+        (lambda m: m.get_parameter("w"), AttributeError, "has no attribute `w`"),
+        (lambda m: m.get_parameter("training"), AttributeError, "`training` is not an nn.Parameter .*True"),
+        (lambda m: m.get_buffer("training"), AttributeError, "`training` is not a buffer"),
     ],
 )
 def test_mistakes_are_named(call, error, match):
