@@ -237,3 +237,18 @@ too
     assert graph(3, 3) == 6
     with pytest.raises(AssertionError, match="far left"):
         graph(3, 4)
+
+
+def test_graphs_say_what_the_program_says_it_returns():
+    def program(x) -> ts.Tensor:
+        return x + 1
+
+    def nested(x) -> ts.Tensor:
+        return x["a"] + 1
+
+    program.__annotations__["return"] = nested.__annotations__["return"] = ts.Tensor
+    graph = make_fx(program)(ts.zeros(2))
+    assert [*graph.graph.nodes][-1].type is ts.Tensor and ") -> " in graph.code
+    assert graph(ts.ones(2)).tolist() == [2, 2]
+    assert "->" not in make_fx(nested)({"a": ts.zeros(2)}).code
+    assert "->" not in make_fx(lambda x: x + 1)(ts.zeros(2)).code

@@ -123,7 +123,9 @@ def test_registered_names_refuse_values_of_another_kind():
         (lambda m: m(1), NotImplementedError, "forward"),
         (lambda m: delattr(m, "missing"), AttributeError, "missing"),
         (lambda m: m.get_submodule("a.b"), AttributeError, "has no attribute `a`"),
-        (lambda m: m.get_parameter("w"), AttributeError, "'w'"),
+        (lambda m: m.get_parameter("w"), AttributeError, "has no attribute `w`"),
+        (lambda m: m.get_parameter("training"), AttributeError, "`training` is not an nn.Parameter .*True"),
+        (lambda m: m.get_buffer("training"), AttributeError, "`training` is not a buffer"),
     ],
 )
 def test_mistakes_are_named(call, error, match):
@@ -342,3 +344,15 @@ def test_to_a_layout_that_does_not_fit_moves_nothing():
         net.to(ts.float64, memory_format=ts.channels_last)
     assert {p.dtype for p in net.parameters()} == {ts.float32}
     assert net.to(memory_format=ts.channels_last_3d)[1].weight.is_contiguous(memory_format=ts.channels_last_3d)
+
+
+def test_what_is_applied_in_place_is_seen_by_the_backward_pass():
+    layer = nn.Linear(2, 2)
+    layer.weight.grad = ts.ones(2, 2, requires_grad=True)
+    products = [layer.weight * layer.weight, layer.weight.grad * layer.weight.grad]
+    before = layer.weight
+    layer._apply(lambda tensor: tensor.add_(1.0))
+    assert layer.weight is before and layer.weight._version > 0
+    for product in products:
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            product.sum().backward()

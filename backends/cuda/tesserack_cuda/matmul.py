@@ -52,7 +52,7 @@ class Side:
 
 
 def lay_out(rows: int, columns: int, steps: tuple[int, int]) -> Side | None:
-    """How a strided matrix lies for cuBLASLt; None where neither side is dense.
+    """How a strided matrix lies for cuBLASLt; None where neither side is dense, or there is nothing.
 
     >>> lay_out(3, 4, (1, 3))
     Side(transposed=False, rows=3, columns=4, leading=3)
@@ -62,6 +62,8 @@ def lay_out(rows: int, columns: int, steps: tuple[int, int]) -> Side | None:
     True
     """
     down, right = steps
+    if not rows or not columns:  # cuBLASLt has no matrices without elements
+        return None
     if (down == 1 or rows == 1) and (columns == 1 or right >= rows):
         return Side(False, rows, columns, right if columns > 1 else rows)
     if (right == 1 or columns == 1) and (rows == 1 or down >= columns):

@@ -270,3 +270,12 @@ def test_spread_of_rows_and_columns(driver: Simulated, dim: int) -> None:
     for name in ("var", "std"):
         found, wanted = (getattr(y, name)(dim).cpu() for y in (x.to(NAME), x.double()))
         assert ts.allclose(found.double(), wanted, rtol=1e-5, atol=1e-5), name
+
+
+@pytest.mark.parametrize("dtype", [ts.float32, ts.float16], ids=str)
+def test_products_of_nothing(driver: Simulated, dtype: Any) -> None:
+    """K may be 0: the kernel itself gives zeros."""
+    a, b = ts.ones(3, 0, dtype=dtype, device=NAME), ts.ones(0, 5, dtype=dtype, device=NAME)
+    out = ts.full((3, 5), 7.0, dtype=dtype).to(NAME)
+    assert ts._native._run_matmul_kernel(out, a, b, None)
+    assert out.tolist() == [[0.0] * 5] * 3

@@ -180,4 +180,5 @@ def _rectified(betas: tuple[float, float], step: float) -> float | None:
     if length <= 5:
         return None
     top = (length - 4) * (length - 2) * longest
-    return (top / ((longest - 4) * (longest - 2) * length) * correction) ** 0.5
+    factor: float = (top / ((longest - 4) * (longest - 2) * length) * correction) ** 0.5
+    return factor

@@ -47,7 +47,7 @@ def _damaged(op: str, error: Exception) -> str:
 
 def _tensor(values: Any) -> Tensor:
     """(C, H, W) of values (H, W, C)."""
-    return ts.from_numpy(np.ascontiguousarray(values.transpose(2, 0, 1)))
+    return ts.from_numpy(np.array(values.transpose(2, 0, 1), order="C"))  # a picture's own memory is read only
 
 
 def _jpeg(op: str, picture: Image.Image, mode: int, exif: bool) -> Tensor:

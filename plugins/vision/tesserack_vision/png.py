@@ -22,8 +22,8 @@ def _turned(picture: Image.Image, exif: bool) -> Any:
 
 def _unpacked(picture: Image.Image, mode: str, arguments: str) -> Image.Image:
     """The picture, of which no pixel is read yet, to be unpacked in another way."""
-    picture._mode = mode  # type: ignore[attr-defined]
-    picture.tile = [tile._replace(args=arguments) for tile in picture.tile]  # type: ignore[attr-defined]
+    picture._mode = mode
+    picture.tile = [tile._replace(args=arguments) for tile in picture.tile]
     return picture
 
 

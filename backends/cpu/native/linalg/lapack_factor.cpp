@@ -9,11 +9,19 @@ namespace tesserack::cpu {
 // (linalg/cholesky_small.isa.cpp).
 TS_ISA_FUNCTION(void, cholesky_small_f32, (float* a, int64_t count, int64_t n, bool upper, bool* failed));
 TS_ISA_FUNCTION(void, cholesky_small_f64, (double* a, int64_t count, int64_t n, bool upper, bool* failed));
+// x (n, cols) of A x = x, of as small ones with their factors.
+TS_ISA_FUNCTION(void, cholesky_solve_small_f32,
+                (float* x, const float* a, int64_t count, int64_t n, int64_t cols, bool upper));
+TS_ISA_FUNCTION(void, cholesky_solve_small_f64,
+                (double* x, const double* a, int64_t count, int64_t n, int64_t cols, bool upper));
 
 } // namespace tesserack::cpu
 
 namespace tesserack::cpu::lapack {
 namespace {
+
+constexpr lapack_int kSmall = 16; // matrices of which many are factored and solved at once
+constexpr int64_t kMany = 8;
 
 double cube(lapack_int n) { return static_cast<double>(n) * n * n; }
 
@@ -95,8 +103,7 @@ template <class T> void cholesky(const Call& call) {
   };
   for_batch(a.count(), cube(n) / 3, [&](int64_t first, int64_t last) {
     if constexpr (!is_complex<T>) {
-      constexpr lapack_int kSmall = 16;
-      constexpr int64_t kMany = 8, kAtOnce = 256;
+      constexpr int64_t kAtOnce = 256;
       if (n <= kSmall && last - first >= kMany) {
         bool failed[kAtOnce];
         for (int64_t i = first; i < last; i += kAtOnce) {
@@ -154,6 +161,11 @@ template <class T> void cholesky_solve(const Call& call) {
   expect(call, a.cols() == n && x.rows() == n && x.count() == a.count(), "square factors, and right sides that fit");
   const char uplo = call.param(0).as_bool() ? 'U' : 'L';
   for_batch(a.count(), 2.0 * n * n * x.cols(), [&](int64_t first, int64_t last) {
+    const bool small = n <= kSmall && last - first >= kMany;
+    if constexpr (std::is_same_v<T, float>)
+      if (small) return pick_cholesky_solve_small_f32()(x[first], a[first], last - first, n, x.cols(), uplo == 'U');
+    if constexpr (std::is_same_v<T, double>)
+      if (small) return pick_cholesky_solve_small_f64()(x[first], a[first], last - first, n, x.cols(), uplo == 'U');
     for (int64_t i = first; i < last; ++i)
       if (x.cols() != n || n < kInvertedFrom || !is_identity(x[i], n, x.leading()) ||
           !invert_factored<T>(x[i], x.leading(), a[i], a.leading(), n, uplo))

@@ -1,11 +1,29 @@
 // Orthogonal factors: QR, products of its reflectors, and least squares.
 #ifndef TESSERACK_CPU_NO_OPENBLAS
+#include "isa_pick.h"
 #include "lapack.h"
 
 #include <vector>
 
+namespace tesserack::cpu {
+
+// QR of `count` matrices (m, n) by columns, both sizes at most 16, as geqrf leaves it; one whose squares could leave
+// the range of numbers stays as it is, and is noted (linalg/qr_small.isa.cpp).
+TS_ISA_FUNCTION(void, qr_small_f32, (float* a, float* tau, int64_t count, int64_t m, int64_t n, bool* failed));
+TS_ISA_FUNCTION(void, qr_small_f64, (double* a, double* tau, int64_t count, int64_t m, int64_t n, bool* failed));
+// The first n columns of the product of k reflectors that stand in (m, n), as orgqr.
+TS_ISA_FUNCTION(void, reflectors_small_f32,
+                (float* a, const float* tau, int64_t count, int64_t m, int64_t n, int64_t k));
+TS_ISA_FUNCTION(void, reflectors_small_f64,
+                (double* a, const double* tau, int64_t count, int64_t m, int64_t n, int64_t k));
+
+} // namespace tesserack::cpu
+
 namespace tesserack::cpu::lapack {
 namespace {
+
+constexpr lapack_int kSmall = 16; // matrices of which many are factored at once
+constexpr int64_t kMany = 8, kAtOnce = 256;
 
 // Reflectors from which blocks of them, multiplied as matrices, are quicker than geqrf and orgqr, which take narrower
 // blocks and reflect one by one within: 512 x 512 in 0.65 of the time.
@@ -65,6 +83,20 @@ template <class T> void qr(const Call& call) {
       return Routines<T>::geqrf(LAPACK_COL_MAJOR, m, n, a[i], a.leading(), tau[i], work, length);
     };
     Work<T> work([&](T* w, lapack_int length) { factor(first, w, length); });
+    if constexpr (!is_complex<T>)
+      if (m <= kSmall && n <= kSmall && last - first >= kMany) {
+        bool failed[kAtOnce];
+        for (int64_t i = first; i < last; i += kAtOnce) {
+          const int64_t count = std::min(kAtOnce, last - i);
+          if constexpr (std::is_same_v<T, float>)
+            pick_qr_small_f32()(a[i], tau[i], count, m, n, failed);
+          else
+            pick_qr_small_f64()(a[i], tau[i], count, m, n, failed);
+          for (int64_t j = 0; j < count; ++j)
+            if (failed[j]) factor(i + j, work.data(), work.length());
+        }
+        return;
+      }
     for (int64_t i = first; i < last; ++i) factor(i, work.data(), work.length());
   });
 }
@@ -82,6 +114,11 @@ template <class T> void reflectors(const Call& call) {
       for (int64_t i = first; i < last; ++i) multiply_in_blocks<T>(m, n, k, a[i], a.leading(), tau[i], blocks);
       return;
     }
+    const bool small = m <= kSmall && last - first >= kMany;
+    if constexpr (std::is_same_v<T, float>)
+      if (small) return pick_reflectors_small_f32()(a[first], tau[first], last - first, m, n, k);
+    if constexpr (std::is_same_v<T, double>)
+      if (small) return pick_reflectors_small_f64()(a[first], tau[first], last - first, m, n, k);
     const auto multiply = [&](int64_t i, T* work, lapack_int length) {
       return Routines<T>::orgqr(LAPACK_COL_MAJOR, m, n, k, a[i], a.leading(), tau[i], work, length);
     };

@@ -86,6 +86,15 @@ Two max_pool2d_rule(const Tensor& self, IntSpan kernel, IntSpan stride, IntSpan 
   return {outline_as(self, s.output, self.dtype()), outline_as(self, s.output, DType::Int64)};
 }
 
+Tensor max_values_rule(const Tensor& self, IntSpan kernel, IntSpan stride, IntSpan padding, IntSpan dilation,
+                       bool ceil_mode) {
+  return std::get<0>(max_pool2d_rule(self, kernel, stride, padding, dilation, ceil_mode));
+}
+void max_values(const Tensor& out, const Tensor& self, IntSpan kernel, IntSpan stride, IntSpan padding,
+                IntSpan dilation, bool ceil_mode) {
+  raw_copy(out, max_op.multi<2>(self, kernel, stride, padding, dilation, ceil_mode)[0]);
+}
+
 void max_pool2d_with_indices(const Tensor& out, const Tensor& indices, const Tensor& self, IntSpan kernel,
                              IntSpan stride, IntSpan padding, IntSpan dilation, bool ceil_mode) {
   PoolShape s = pool_shape(self.sizes(), kernel, stride, padding, dilation, ceil_mode, "max_pool2d");
@@ -297,6 +306,16 @@ TS_OPERATORS(pool) {
       .function_only()
       .in("nn.functional")
       .doc("Maximum of each window of (N, C, H, W) or (C, H, W), and where in the H * W plane it was (int64).");
+  def("_max_pool2d_values(Tensor self, int[2] kernel_size, int[2]? stride=None, int[2] padding=0, int[2] dilation=1, "
+      "bool ceil_mode=False) -> Tensor")
+      .rule<max_values_rule>()
+      .kernel("max_pool2d_values", "self: layout leads",
+              "kernel_size each 2, stride or kernel_size each 2, padding each 2, dilation each 2, ceil_mode")
+      .decompose<max_values>()
+      .not_differentiable()
+      .hidden()
+      .function_only()
+      .doc("max_pool2d_with_indices without the indices, where no gradient asks for them.");
   def("max_pool2d_backward(Tensor grad, Tensor indices, int[] input_size) -> Tensor")
       .rule<max_pool2d_backward_rule>()
       .kernel("max_pool2d_backward", "grad: layout leads; indices: layout", "input_size")

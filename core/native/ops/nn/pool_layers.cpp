@@ -1,4 +1,5 @@
 // Pooling in the signatures of torch.nn.functional: one dim, adaptive, and resizing.
+#include "autograd/meta.h"
 #include "dispatch/op_handles.h"
 #include "ops/common/copy.h"
 #include "ops/common/declare.h"
@@ -14,7 +15,7 @@
 namespace ts {
 namespace {
 
-const Op max_op("max_pool2d_with_indices"), avg_op("avg_pool2d");
+const Op max_op("max_pool2d_with_indices"), max_values_op("_max_pool2d_values"), avg_op("avg_pool2d");
 using Two = std::tuple<Tensor, Tensor>;
 
 Tensor max_pool2d(const Tensor& self, IntSpan kernel, IntSpan stride, IntSpan padding, IntSpan dilation,
@@ -37,17 +38,37 @@ Tensor as_plane(const Tensor& self, const char* op) {
 }
 Tensor as_line(const Tensor& t) { return ops::select(t, int64_t{-2}, int64_t{0}); }
 
+struct MaxLine {
+  AsRows kernel, stride, padding, dilation;
+  MaxLine(IntSpan k, IntSpan s, IntSpan p, IntSpan d, const char* op)
+      : kernel(k, 1, op, "kernel_size"), stride(s.empty() ? k : s, 1, op, "stride"), padding(p, 0, op, "padding"),
+        dilation(d, 1, op, "dilation") {}
+};
+
+// Nothing but the numbers is asked for: no gradient, and nobody who writes down or changes what is called.
+bool values_alone(const Tensor& self) {
+  const ThreadState& tls = thread_state();
+  const KeySet keys = (self->keys | tls.include) & ~tls.exclude;
+  return !(keys & ~(backend_bits() | key_bit(key::Autograd))) && !(tls.exclude & ~key_bit(key::Autograd)) &&
+         !is_recorded(self);
+}
+
 Two max_pool1d_with_indices(const Tensor& self, IntSpan kernel, IntSpan stride, IntSpan padding, IntSpan dilation,
                             bool ceil_mode) {
   const char* op = "max_pool1d";
-  AsRows k(kernel, 1, op, "kernel_size"), s(stride.empty() ? kernel : stride, 1, op, "stride"),
-      p(padding, 0, op, "padding"), d(dilation, 1, op, "dilation");
-  auto [values, indices] = max_op.multi<2>(as_plane(self, op), k.values, s.values, p.values, d.values, ceil_mode);
+  MaxLine l(kernel, stride, padding, dilation, op);
+  auto [values, indices] = max_op.multi<2>(as_plane(self, op), l.kernel.values, l.stride.values, l.padding.values,
+                                           l.dilation.values, ceil_mode);
   return {as_line(values), as_line(indices)};
 }
 Tensor max_pool1d(const Tensor& self, IntSpan kernel, IntSpan stride, IntSpan padding, IntSpan dilation,
                   bool ceil_mode) {
-  return std::get<0>(max_pool1d_with_indices(self, kernel, stride, padding, dilation, ceil_mode));
+  if (!values_alone(self))
+    return std::get<0>(max_pool1d_with_indices(self, kernel, stride, padding, dilation, ceil_mode));
+  const char* op = "max_pool1d";
+  MaxLine l(kernel, stride, padding, dilation, op);
+  return as_line(max_values_op(as_plane(self, op), l.kernel.values, l.stride.values, l.padding.values,
+                               l.dilation.values, ceil_mode));
 }
 Tensor avg_pool1d(const Tensor& self, IntSpan kernel, IntSpan stride, IntSpan padding, bool ceil_mode,
                   bool include_padding) {

@@ -26,6 +26,10 @@ def _given(tree: Any) -> list[Any]:
     return [x for x in tree_leaves(tree) if isinstance(x, Tensor)]
 
 
+def _known(x: Any) -> Any:
+    return getattr(x, "constant", x)
+
+
 class Constants:
     """The fake tensors of a mode whose values are known, in ``constant``: single numbers go on from call to call."""
 
@@ -56,7 +60,7 @@ class Constants:
         if kwargs.get("device") is not None or func.overloadpacket.__name__ in _RANDOM:
             return None
         with disabled_modes(), ts.no_grad():
-            args, kwargs = tree_map(lambda x: x.constant if isinstance(x, Tensor) else x, (tuple(args), dict(kwargs)))
+            args, kwargs = tree_map(_known, (tuple(args), dict(kwargs)))
             result = func(*args, **kwargs)
             small = all(x.numel() <= 1 for x in _given(result))
             if not small:

@@ -206,12 +206,13 @@ class PythonKeyTracer:
                     self._note(part, item)
                     self.track(item, part)
 
-    def finish(self, results: Any) -> None:
-        """The output node."""
-        self.graph.create_node("output", "output", (self.arguments(results),), {}).meta["val"] = results
+    def finish(self, results: Any, annotation: Any = None) -> None:
+        """The output node, with the type that the program says it returns."""
+        node = self.graph.create_node("output", "output", (self.arguments(results),), {}, type_expr=annotation)
+        node.meta["val"] = results
 
 
-_ATEN = namespace("aten")
+_ATEN: Any = namespace("aten")
 
 
 class ProxyTorchDispatchMode(TorchDispatchMode):
@@ -331,10 +332,12 @@ def make_fx(
         mode = ProxyTorchDispatchMode(tracer, tracing_mode, pre_dispatch, decomposition_table=decomposition_table)
         with fake_mode or contextlib.nullcontext(), mode:
             results = f(*tree_unflatten(leaves, spec))
+        annotation = getattr(f, "__annotations__", {}).get("return")
         if any(not child.is_leaf() for child in spec.children_specs):
+            annotation = None  # of what is nested, not of the list that the graph returns
             results, out_spec = tree_flatten(results)
             tracer.graph.set_codegen(PyTreeCodeGen(PyTreeInfo(parameters, spec, out_spec)))
-        tracer.finish(results)
+        tracer.finish(results, annotation)
         return _make_graph_module(tracer.root, tracer.graph, getattr(f, "__name__", type(f).__name__))
 
     return traced

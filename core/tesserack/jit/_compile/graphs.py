@@ -37,9 +37,6 @@ def hands_out_values(base: str) -> bool:
     return base in _READ or bool(_effects().get(base, {}).get("data_dependent"))
 
 
-_ATEN = namespace("aten")
-
-
 class _Recorder(TorchDispatchMode):
     """Runs operators and writes them down."""
 
@@ -84,8 +81,9 @@ class _Recorder(TorchDispatchMode):
             self.watch.paused = before
 
     def _step(self, func: Any, args: Any, kwargs: Any) -> Any:
-        if func is _ATEN.lift_fresh.default:  # what the program does to it must not reach the constant
-            func = _ATEN.lift_fresh_copy.default
+        aten = namespace("aten")
+        if func is aten.lift_fresh.default:  # what the program does to it must not reach the constant
+            func = aten.lift_fresh_copy.default
         name = func._packet.__name__
         self._judge(func, name)
         node_args, node_kwargs = map_aggregate((tuple(args), dict(kwargs)), self.node_of)

@@ -64,7 +64,9 @@ class ConvertMixin:
                     continue
                 grad = parameter.grad
                 parameter.grad = None
-                _set_data(parameter, fn(parameter.data))
+                made = fn(parameter.data if is_lazy(parameter) else parameter)
+                if made is not parameter:  # what was changed in place has counted that itself
+                    _set_data(parameter, made)
                 if grad is not None:
                     parameter.grad = fn(grad)
             for name, buffer in self._buffers.items():

@@ -142,5 +142,10 @@ class TraversalMixin:
         module = self.get_submodule(path)
         member = getattr(module, registry).get(name)
         if member is None:
-            raise AttributeError(f"get_{kind}: {type(module).__name__} has no {kind} {name!r} (in {target!r})")
+            if not hasattr(module, name):
+                raise AttributeError(f"{type(module).__name__} has no attribute `{name}` (get_{kind} of {target!r})")
+            what = "an nn.Parameter" if kind == "parameter" else f"a {kind}"
+            raise AttributeError(
+                f"get_{kind}: `{name}` is not {what} (in {target!r}), but {getattr(module, name)!r:.60}"
+            )
         return member

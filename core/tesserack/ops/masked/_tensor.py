@@ -26,6 +26,9 @@ _STRUCTURAL = {
 _REDUCTIONS = {"sum", "mean", "prod", "amax", "amin", "argmax", "argmin", "var", "std", "norm", "all"}
 
 
+_PLAIN_GRAD: Any = Tensor.grad
+
+
 def _name(func: Any) -> str:
     return str(getattr(func, "__name__", ""))
 
@@ -47,17 +50,17 @@ class MaskedTensor(Tensor):
         pass
 
     @property
-    def grad(self) -> MaskedTensor | None:  # type: ignore[override]
+    def grad(self) -> MaskedTensor | None:
         """The gradient, which counts where the tensor does."""
         with DisableTorchFunctionSubclass():
-            held: Any = Tensor.grad.__get__(self)
+            held = _PLAIN_GRAD.__get__(self)
         return held if held is None or isinstance(held, MaskedTensor) else _wrap(held, self._mask)
 
     @grad.setter
     def grad(self, value: Tensor | None) -> None:
         plain = value.get_data() if isinstance(value, MaskedTensor) else value
         with DisableTorchFunctionSubclass():
-            Tensor.grad.__set__(self, plain)  # type: ignore[attr-defined]
+            _PLAIN_GRAD.__set__(self, plain)
 
     def get_data(self) -> Tensor:
         """The values, those that do not count among them; a plain tensor with this one's gradient."""

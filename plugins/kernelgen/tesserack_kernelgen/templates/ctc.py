@@ -77,7 +77,7 @@ class _Sequences:
 
 
 @template("ctc_loss")
-def ctc_loss(call: Call) -> LaunchPlan:
+def ctc_loss(call: Call) -> Any:
     """Outputs loss (N) and log probabilities of all beginnings (N, T, 2 S + 1); ``params`` blank."""
     if name_of(call.outputs[0].dtype) not in ("float32", "float64"):
         return NotImplemented
@@ -120,7 +120,7 @@ def ctc_loss(call: Call) -> LaunchPlan:
 
 
 @template("ctc_loss_backward")
-def ctc_loss_backward(call: Call) -> LaunchPlan:
+def ctc_loss_backward(call: Call) -> Any:
     """Output (T, N, C) of inputs grad, log_probs, labels, lengths, sizes, loss, alphas; ``params`` blank,
     zero_infinity: ``exp(log_probs)`` minus the share of each class in all ways, times the gradient of the loss."""
     if name_of(call.outputs[0].dtype) not in ("float32", "float64"):

@@ -188,18 +188,18 @@ def batch_norm_backward(call: Call) -> LaunchPlan:
 
 
 @template("var_mean")
-def var_mean(call: Call) -> LaunchPlan:
+def var_mean(call: Call) -> Any:
     """Outputs variance and mean over the last ``params[0]`` dims; ``params[1]`` is taken from the count."""
     return _spread(call, "{}")
 
 
 @template("std_mean")
-def std_mean(call: Call) -> LaunchPlan:
+def std_mean(call: Call) -> Any:
     """As var_mean, with the root of the variance."""
     return _spread(call, "sqrt({})")
 
 
-def _spread(call: Call, shown: str) -> LaunchPlan:
+def _spread(call: Call, shown: str) -> Any:
     (spread, mean), (x,), (reduced, correction) = call.outputs, call.inputs, call.params
     at = x.ndim - reduced
     count, length = math.prod(x.shape[:at]), math.prod(x.shape[at:])
