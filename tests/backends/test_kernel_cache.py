@@ -36,6 +36,21 @@ def test_what_is_kept_is_whole_or_not_there(tmp_path: Path) -> None:
     assert KernelCache(tmp_path / "file").get(key) is None and KernelCache("").folder is None
 
 
+def test_a_disk_that_is_full_keeps_what_it_has(tmp_path: Path) -> None:
+    resource = pytest.importorskip("resource")
+    cache, kept, new = KernelCache(tmp_path), KernelCache.key("kept"), KernelCache.key("new")
+    cache.put(kept, b"x" * 500)
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2000, before[1]))  # no file may grow beyond
+    try:
+        cache.put(kept, b"y" * 100_000)
+        cache.put(new, b"y" * 100_000)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert cache.get(kept) == b"x" * 500 and cache.get(new) is None
+    assert [path.name for path in tmp_path.iterdir()] == [kept]  # no draft is left
+
+
 class Host(ctypes.Structure):
     """The end of ``ts_host``."""
 

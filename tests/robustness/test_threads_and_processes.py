@@ -155,6 +155,35 @@ except KeyboardInterrupt:
     assert (process.returncode, out) == (0, "interrupted\n"), err
 
 
+@pytest.mark.parametrize("runs", [0, 2], ids=["by operators", "by its plan"])
+def test_interrupt_within_a_graph(runs: int, device: ts.device) -> None:
+    """A graph stops between two of its kernels: what it would write at its end is not written."""
+    code = f"""
+import os, signal, threading, time, warnings, tesserack as ts
+warnings.simplefilter("ignore")
+signal.signal(signal.SIGINT, signal.default_int_handler)
+def chain(x, done):
+    for _ in range(200):
+        x = x @ x
+    done.add_(1)
+    return x
+traced = ts.jit.trace(chain, (ts.zeros(2, 2), ts.zeros(1)), check_trace=False)
+x, done = ts.zeros(600, 600, device={str(device)!r}), ts.zeros(1, device={str(device)!r})
+for _ in range({runs}):
+    traced(x, done)
+try:
+    threading.Timer(0.1, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+    traced(x, done)
+    time.sleep(10)
+except KeyboardInterrupt:
+    print("interrupted", done.item(), traced(ts.eye(2), ts.zeros(1)).sum().item())
+"""
+    if device.type != "cpu":
+        pytest.skip("other devices compute while the graph goes on")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=100, check=False)
+    assert (done.returncode, done.stdout) == (0, f"interrupted {runs}.0 2.0\n"), done.stderr
+
+
 @pytest.mark.parametrize(
     "kernel",
     [

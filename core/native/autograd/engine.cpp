@@ -5,6 +5,7 @@
 #include "dispatch/op_handles.h"
 #include "runtime/backend.h"
 #include "runtime/interpreter.h"
+#include "runtime/interrupts.h"
 #include "runtime/stream.h"
 #include "tensor/inline_array.h"
 #include <algorithm>
@@ -367,9 +368,11 @@ private:
         if (AutogradMeta* meta = autograd_meta(leaf->impl())) streams_.hand_to_caller(meta->grad);
     }
     for (Tensor& g : grads) g = Tensor();
+    int64_t elements = 0;
     auto edges = node->edges();
     for (size_t i = 0; i < edges.size(); ++i) {
       if (!edges[i].node) continue;
+      if (produced[i].defined()) elements += produced[i].numel();
       int32_t next = s_.index.find(edges[i].node.get());
       State& state = s_.states[static_cast<size_t>(next)];
       streams_.enter(node->streams);
@@ -378,8 +381,7 @@ private:
       deliver(edges[i], state, std::move(produced[i]));
       if (--state.dependencies == 0) push(next);
     }
-    if ((++evaluated_ & 1023) == 0 && interpreter_hooks().interrupted && interpreter_hooks().interrupted())
-      fail(ErrorKind::Interrupted, "backward: interrupted");
+    asking_.after(elements, "backward");
   }
 
   // Every edge, or with inputs given those on a path to one of them.
@@ -464,7 +466,7 @@ private:
   std::vector<Tensor> captured_;
   std::vector<uint32_t> capture_results_;
   size_t root_states_ = 0;
-  uint32_t evaluated_ = 0;
+  AskForInterrupts asking_;
 };
 
 Tensor initial_gradient(const Tensor& root, const Tensor& given, size_t i) {

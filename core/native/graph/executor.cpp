@@ -3,6 +3,7 @@
 #include "graph/executor_state.h"
 #include "graph/plan/cache.h"
 #include "graph/plan/record.h"
+#include "runtime/interrupts.h"
 #include <algorithm>
 
 namespace ts::graph {
@@ -138,13 +139,23 @@ std::vector<Tensor> Executor::run_steps(std::span<const Tensor> inputs, std::spa
   if (state.outer) state.outer_ids.assign(g_.values.size(), kNone);
   for (size_t k = 0; k < inputs.size(); ++k) state.tensors[g_.inputs[k]] = inputs[k];
   for (size_t k = 0; k < captures.size(); ++k) state.tensors[g_.captures[k]] = captures[k];
+  AskForInterrupts asking;
   for (const Step& step : steps_) {
     run_step(step, state, on_guard);
+    asking.after(elements_of(step, state), "graph");
     for (Id v : step.dead) state.tensors[v] = Tensor();
   }
   std::vector<Tensor> out = outputs_of(state);
   give_back(std::move(taken));
   return out;
+}
+
+// That its first result has.
+int64_t Executor::elements_of(const Step& step, const State& state) const {
+  const Node& node = g_.nodes[step.node];
+  if (!node.op || !node.n_results || !g_.results(node)[0].is_value) return 0;
+  const Tensor& t = state.tensors[g_.results(node)[0].id()];
+  return t.defined() ? t.numel() : 0;
 }
 
 std::vector<Tensor> Executor::outputs_of(const State& state) const {
@@ -166,9 +177,11 @@ std::vector<Tensor> Executor::run_watched(std::span<const Tensor> inputs, std::s
   for (size_t k = 0; k < captures.size(); ++k) given.push_back((state.tensors[g_.captures[k]] = captures[k]).impl());
   const Device device = given[0]->device;
   Recorder recorder(g_, device, std::move(given));
+  AskForInterrupts asking;
   for (const Step& step : steps_) {
     recorder.begin(step.node);
     run_step(step, state, on_guard);
+    asking.after(elements_of(step, state), "graph");
     recorder.end(state.tensors);
     for (Id v : step.dead) state.tensors[v] = Tensor();
   }

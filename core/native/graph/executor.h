@@ -38,6 +38,7 @@ private:
                                 const std::function<void(Id)>& on_guard) const;
   std::vector<Tensor> run_watched(std::span<const Tensor> inputs, std::span<const Tensor> captures,
                                   const std::function<void(Id)>& on_guard) const;
+  int64_t elements_of(const Step& step, const State& state) const;
   std::vector<Tensor> outputs_of(const State& state) const;
   [[noreturn]] void rethrow(const Error& error, Id node) const; // with the user's line
   void run_step(const Step& step, State& state, const std::function<void(Id)>& on_guard) const;

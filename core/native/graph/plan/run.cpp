@@ -3,6 +3,7 @@
 #include "graph/executor_state.h"
 #include "graph/plan/plan.h"
 #include "runtime/empty.h"
+#include "runtime/interrupts.h"
 
 namespace ts::graph {
 
@@ -173,12 +174,14 @@ bool Plan::run(std::span<const Tensor> inputs, std::span<const Tensor> captures,
     for (Id b : arena_buffers_) run.bases[b] = {run.arena->handle, homes_[b].offset};
   }
   Id node = kNone;
+  AskForInterrupts asking;
   try {
     for (const Step& step : steps_) {
       switch (step.what) {
       case Do::Kernel:
         node = kernels_[step.at].work.node;
         run_kernel(kernels_[step.at], run);
+        asking.after(kernels_[step.at].work.work, "graph");
         break;
       case Do::Allocate:
         run.storages[step.at] = Ref<Storage>::adopt(allocator.allocate(homes_[step.at].nbytes));
