@@ -261,3 +261,8 @@ def test_tangents_carry_no_tangents() -> None:
         dual = forward_ad.make_dual(ts.ones(2), ts.ones(2))
         with pytest.raises(RuntimeError, match="has a forward gradient"):
             forward_ad.make_dual(ts.ones(2), dual)
+
+
+def test_complex_numbers_are_looked_for() -> None:
+    assert 1 + 2j in ts.tensor([1 + 2j, 3]) and 2j not in ts.tensor([1 + 2j, 3])
+    assert 1 + 0j in ts.ones(2) and 1 + 2j not in ts.ones(2)

@@ -391,10 +391,13 @@ PyObject* iterate(PyObject* self) {
 int contains(PyObject* self, PyObject* element) {
   return guarded([&] {
     Value v;
-    bool usable = is_tensor(element) || as_number(element, v);
+    Tensor number; // a complex one, which a value does not hold
+    if (PyComplex_Check(element)) number = construct_as_tensor(element, DType::Undefined, tensor_of(self).device());
+    bool usable = number.defined() || is_tensor(element) || as_number(element, v);
     TS_CHECK(usable, "Tensor.__contains__ only supports Tensor or scalar, but you passed in a ", type_name(element),
              ".");
     if (is_tensor(element)) v = Value(impl_of(element));
+    if (number.defined()) v = Value(number.impl());
     Tensor found = ops::any(ops::eq(tensor_of(self), v));
     return static_cast<int>(item_value(found).i != 0);
   });
