@@ -107,3 +107,25 @@ def test_what_a_functional_call_assigns_is_in_what_was_given():
     assert given["0.calls"].item() == 5 and layer[0].calls.item() == 0
     ts.func.functional_call(layer, (given,), ts.ones(1))
     assert given["0.calls"].item() == 5
+
+
+class _Positive(nn.Module):
+    def forward(self, x):
+        return x.exp()
+
+    def right_inverse(self, y):
+        if bool((y <= 0).any()):
+            raise ValueError("not positive")
+        return y.log()
+
+
+class _Unsigned(nn.Module):
+    def forward(self, x):
+        return -x.abs()
+
+
+def test_an_inverse_is_tried_on_what_the_parametrization_gives():
+    layer = nn.Linear(2, 2)
+    nn.utils.parametrize.register_parametrization(layer, "weight", _Unsigned())
+    nn.utils.parametrize.register_parametrization(layer, "weight", _Positive())
+    assert ((layer.weight > 0) & (layer.weight <= 1)).all()

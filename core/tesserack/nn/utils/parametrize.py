@@ -173,10 +173,11 @@ def register_parametrization(
         known: Any = module.parametrizations[tensor_name]
         if not unsafe:
             before = getattr(module, tensor_name)
-            _check_alike(before, parametrization(before), False, "forward")
+            after = parametrization(before)
+            _check_alike(before, after, False, "forward")
             if hasattr(parametrization, "right_inverse"):
                 with contextlib.suppress(NotImplementedError):
-                    _check_alike(before, parametrization.right_inverse(before), False, "right_inverse")
+                    _check_alike(before, parametrization.right_inverse(after), False, "right_inverse")
         known.append(parametrization)
         known.unsafe |= unsafe
     elif tensor_name in module._parameters or tensor_name in module._buffers:
