@@ -43,7 +43,7 @@ class Program:
         flat = [child.is_leaf() for child in given[0].children_specs]
         self._flat = len(flat) if all(flat) and not given[1].children_specs else -1
         self._bound = self.traced.has_backward
-        self._held = tuple(self.constants) if not any(self.slots) else None
+        self._held: Any = tuple(self.constants) if not any(self.slots) else None
         self._level, self._of_cards = self._levels()
         self._runner = _native._GraphRunner(self._level)
         self._told = self._note_guard
