@@ -77,7 +77,7 @@ def training_step(fw: Any, device: str, optimize: bool = True) -> Callable[[], A
 def traced_step(fw: Any, device: str, optimize: bool = True) -> Callable[[], Any]:
     """The same as one graph where the framework has graphs of backward passes; PyTorch runs it as it is."""
     step = training_step(fw, device, optimize)
-    return trace(fw, step) if fw.__name__ == "tesserack" else step  # type: ignore[no-any-return]
+    return trace(fw, step) if fw.__name__ == "tesserack" else step
 
 
 @row("traced: AdamW step of GPT, 6 layers of 64, 1 x 16 tokens (PyTorch: eager)", "run()", limit=0.6)

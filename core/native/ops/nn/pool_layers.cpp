@@ -149,14 +149,19 @@ Tensor adaptive_along(const Tensor& x, int64_t dim, int64_t n, bool maximum) {
   return ops::cat(parts, dim);
 }
 
+// Of the dims from `first` on.
+void check_not_empty(const Tensor& self, size_t first, const char* op) {
+  for (size_t d = first; d < self.sizes().size(); ++d)
+    TS_CHECK(self.sizes()[d] > 0, op,
+             ": Expected input to have non-zero size for non-batch dimensions, but input has sizes ", self.sizes());
+}
+
 void check_adaptive(const Tensor& self, IntSpan output, size_t n, const char* op) {
   TS_CHECK_KIND(ErrorKind::NotImplemented, is_floating(self.dtype()) || is_complex(self.dtype()) || !self.numel(), op,
                 ": \"", op, "\" not implemented for '", self.dtype(), "'; expected a floating input");
   TS_CHECK(self.sizes().size() == n + 1 || self.sizes().size() == n + 2, op, ": Expected ", n + 1, "D or ", n + 2,
            "D tensor, but got ", self.sizes());
-  for (size_t d = self.sizes().size() - n; d < self.sizes().size(); ++d)
-    TS_CHECK(self.sizes()[d] > 0, op,
-             ": Expected input to have non-zero size for non-batch dimensions, but input has sizes ", self.sizes());
+  check_not_empty(self, self.sizes().size() - n, op);
   for (int64_t o : output)
     TS_CHECK(o >= 0 && o < int64_t{1} << 31, op,
              ": elements of output_size must be greater than or equal to 0, but got ", output);
@@ -199,6 +204,7 @@ Tensor adaptive_max_pool2d(const Tensor& self, IntSpan output_size) {
   const char* op = "adaptive_max_pool2d";
   Dims output = per_dim(output_size, 2, op, "output_size");
   check_adaptive(self, output, 2, op);
+  check_not_empty(self, 1, op); // there is no greatest of no channels
   if (output[0] == 0 || output[1] == 0 || !self.numel()) return no_windows(self, output);
   int64_t h = self.size(-2), w = self.size(-1), kernel[] = {h / output[0], w / output[1]};
   if (output[0] == 1 && output[1] == 1 && h * w > 0 &&
