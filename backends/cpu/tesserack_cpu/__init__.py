@@ -10,6 +10,7 @@ import ctypes
 import importlib.metadata
 import importlib.util
 import os
+import platform
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -58,11 +59,30 @@ def _open(path: Path) -> None:
 _SETTINGS = {"GOMP_SPINCOUNT": "16000", "OPENBLAS_NUM_THREADS": "1"}
 
 
+# What the kernel tells of a processor: where, and which bits (asm/hwcap.h of arm64).
+_HWCAP, _HWCAP2, _SVE, _SME = 16, 26, 1 << 22, 1 << 23
+
+
+def _capabilities(which: int) -> int:
+    function = ctypes.CDLL(None).getauxval
+    function.restype, function.argtypes = ctypes.c_ulong, (ctypes.c_ulong,)
+    return int(function(which))
+
+
+def _for_openblas() -> dict[str, str]:
+    """Other kernels than it takes for processors with SME: those of scipy-openblas32 (0.3.34) are empty there, and
+    products come out wrong."""
+    if platform.machine() != "aarch64" or not _capabilities(_HWCAP2) & _SME:
+        return {}
+    return {"OPENBLAS_CORETYPE": "ARMV8SVE" if _capabilities(_HWCAP) & _SVE else "ARMV8"}
+
+
 @contextlib.contextmanager
 def _load_time_settings() -> Iterator[None]:
     """Sets the variables that the user has not set, for the time of loading only."""
     chosen = {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"} & os.environ.keys()
-    ours = {k: v for k, v in _SETTINGS.items() if k not in os.environ and not (chosen and k == "GOMP_SPINCOUNT")}
+    settings = {**_SETTINGS, **_for_openblas()}
+    ours = {k: v for k, v in settings.items() if k not in os.environ and not (chosen and k == "GOMP_SPINCOUNT")}
     os.environ.update(ours)
     try:
         yield

@@ -191,3 +191,22 @@ def test_an_installation_without_onednn_says_what_to_do(monkeypatch: pytest.Monk
     monkeypatch.setattr("tesserack_cpu.ctypes.CDLL", open_library)
     with pytest.raises(FileNotFoundError, match=r"onednn-cpu-gomp.*virtual environment"):
         tesserack_cpu._open(Path("libtesserack_cpu.so"))
+
+
+@pytest.mark.parametrize(
+    ("second", "first", "chosen"), [(0, 1 << 22, None), (1 << 23, 1 << 22, "ARMV8SVE"), (1 << 23, 0, "ARMV8")]
+)
+def test_openblas_takes_other_kernels_where_those_for_sme_are_empty(
+    monkeypatch: pytest.MonkeyPatch, second: int, first: int, chosen: str | None
+) -> None:
+    monkeypatch.setattr(tesserack_cpu.platform, "machine", lambda: "aarch64")
+    monkeypatch.setattr(tesserack_cpu, "_capabilities", {16: first, 26: second}.__getitem__)
+    monkeypatch.delenv("OPENBLAS_CORETYPE", raising=False)
+    with tesserack_cpu._load_time_settings():
+        assert os.environ.get("OPENBLAS_CORETYPE") == chosen
+    assert "OPENBLAS_CORETYPE" not in os.environ
+    monkeypatch.setenv("OPENBLAS_CORETYPE", "NEOVERSEN1")
+    with tesserack_cpu._load_time_settings():
+        assert os.environ["OPENBLAS_CORETYPE"] == "NEOVERSEN1"
+    monkeypatch.setattr(tesserack_cpu.platform, "machine", lambda: "x86_64")
+    assert tesserack_cpu._for_openblas() == {}
