@@ -11,6 +11,7 @@ of ``make build``, which are for this processor and Python: it tries the way, an
 from __future__ import annotations
 
 import argparse
+import email
 import functools
 import os
 import re
@@ -27,6 +28,7 @@ import wheels
 from archives import add_file, normalize, retag
 from dev_build import ROOT, STALE, reuse_objects
 from old_glibc import flags
+from packaging.requirements import Requirement
 from targets import Target, here, lay_out, openblas
 
 NATIVE = {
@@ -212,6 +214,36 @@ def try_as_a_user(python: Path, out: Path) -> None:
     shutil.rmtree(folder)
 
 
+def needed(target: Target, dist: Path) -> tuple[list[Path], list[str]]:
+    """Our wheels and others' packages that ``tesserack[cpu]`` is there: of another platform, pip would evaluate what
+    requirements say of platforms for this one."""
+    there = {"platform_machine": target.machine, "python_version": target.version}
+    ours: dict[str, Path] = {}
+    others: list[str] = []
+    pending = [("tesserack", "cpu")]
+    while pending:
+        name, extra = pending.pop()
+        tag = f"-cp{target.version.replace('.', '')}-" if name == "tesserack" else "-py3-"
+        (found,) = dist.glob(f"{name.replace('-', '_')}-*{tag}*{target.platform}.whl")
+        ours[name] = found
+        for requirement in requirements(found):
+            if requirement.marker is not None and not requirement.marker.evaluate({**there, "extra": extra}):
+                continue
+            if requirement.name in NATIVE:
+                pending += [] if requirement.name in ours else [(requirement.name, "")]
+            else:
+                others.append(f"{requirement.name}{requirement.specifier}")
+    return [*ours.values()], others
+
+
+def requirements(wheel: Path) -> list[Requirement]:
+    """What a wheel says that it needs."""
+    with zipfile.ZipFile(wheel) as archive:
+        (metadata,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
+        told = email.message_from_bytes(archive.read(metadata))
+    return [Requirement(line) for line in told.get_all("Requires-Dist", [])]
+
+
 def try_on_a_system(target: Target, out: Path) -> None:
     """Unpack the wheels that pip chooses for a system into it, and compute there."""
     assert target.root is not None
@@ -219,8 +251,11 @@ def try_on_a_system(target: Target, out: Path) -> None:
     shutil.rmtree(place, ignore_errors=True)
     platforms = (target.platform, *(f"manylinux{name}_{target.machine}" for name in ("_2_27", "_2_17", "2014")))
     which = [word for name in platforms for word in ("--platform", name)]
-    install = (sys.executable, "-m", "pip", "install", "-q", "--only-binary=:all:", "--find-links", out / "dist")
-    run(*install, *which, "--python-version", target.version, "--target", place, "tesserack[cpu]", PIP_NO_COMPILE="1")
+    which += ["--python-version", target.version, "--target", str(place)]
+    install = (sys.executable, "-m", "pip", "install", "-q", "--only-binary=:all:", *which)
+    ours, others = needed(target, out / "dist")
+    run(*install, "--no-deps", *ours, PIP_NO_COMPILE="1")
+    run(*install, "--upgrade", *others, PIP_NO_COMPILE="1")
     shutil.copy(ROOT / "tools" / "smoke.py", target.root / "opt" / "smoke.py")
     begin = "import runpy, sys; sys.path.insert(0, '/opt/tesserack')\n"
     print(

@@ -75,11 +75,12 @@ class Target:
     def run(self, *words: str) -> str:
         """Run its Python there, as nobody's child: the environment is empty."""
         assert self.root is not None
-        command = ["chroot", str(self.root), "/usr/bin/env", "-i"]
+        chroot = str(shutil.which("chroot"))
+        command = [chroot, str(self.root), "/usr/bin/env", "-i"]
         if self.is_foreign:
             emulator = f"qemu-{self.machine}-static"
             shutil.copy(str(shutil.which(emulator)), self.root / emulator)
-            command = ["chroot", str(self.root), f"/{emulator}"]
+            command = [chroot, str(self.root), f"/{emulator}"]
         command += [f"/usr/bin/python{self.version}", *words]
         done = subprocess.run(command, stdout=subprocess.PIPE, text=True, env={"PATH": "/usr/bin"})
         if done.returncode:
