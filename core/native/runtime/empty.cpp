@@ -1,6 +1,7 @@
 #include "runtime/empty.h"
 #include "runtime/new_storage.h"
 #include "runtime/recording_state.h"
+#include "runtime/warn_once.h"
 #include "tensor/geometry.h"
 
 namespace ts {
@@ -14,7 +15,14 @@ inline Storage* allocate(Device device, int64_t elements, DType dtype) {
   return backend_of(device).allocator(device.index).allocate(static_cast<size_t>(bytes));
 }
 
+[[gnu::cold]] void warn_of_halves() {
+  static std::atomic<bool> warned{false};
+  warn_once(warned, "ComplexHalf support is experimental and many operators don't support it yet.");
+}
+
 inline TensorImpl* bare(DType dtype, Device device) {
+  if (dtype == DType::Complex32) [[unlikely]]
+    warn_of_halves();
   TensorImpl* t = TensorImpl::make();
   t->dtype = dtype;
   t->device = device;
