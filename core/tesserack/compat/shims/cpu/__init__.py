@@ -6,12 +6,14 @@ import contextlib
 from typing import Any
 
 from tesserack.compat.shims.cpu import amp
+from tesserack.compat.shims.cpu._capabilities import get_capabilities
 
 __all__ = [
     "amp",
     "current_device",
     "current_stream",
     "device_count",
+    "get_capabilities",
     "is_available",
     "set_device",
     "stream",
