@@ -172,7 +172,8 @@ def test_a_processor_without_what_was_built_is_refused(tmp_path: Path) -> None:
     if compiler is None or not native.exists():
         pytest.skip("needs g++ and the sources")
     library = tmp_path / "libforeign.so"
-    files = [native / f"{name}.cpp" for name in ("backend", "isa", "kept", "pages", "threads")]
+    names = ("backend", "isa", "kept", "matmul/engines", "pages", "processor", "threads")
+    files = [native / f"{name}.cpp" for name in names]
     folders = [f"-I{native}", f"-I{native.parents[2] / 'core' / 'include'}"]
     defines = ["-DTESSERACK_CPU_ISA_VARIANTS=1", "-DTESSERACK_CPU_BUILT=0", '-DTESSERACK_CPU_VERSION="0"']
     options = ["-std=c++20", "-O0", "-shared", "-fPIC", "-fopenmp", "-fvisibility=hidden"]

@@ -11,7 +11,7 @@ from tesserack.aten.operators import OpOverload, namespace
 from tesserack.aten.schema import FunctionSchema, parse
 from tesserack.ops.registry import said
 
-__all__ = ["Shown", "is_leaf", "shown"]
+__all__ = ["Shown", "is_leaf", "random_names", "shown"]
 
 # Overloads that have another name there.
 _OVERLOADS = {
@@ -48,6 +48,13 @@ _POWERS = frozenset({"pow", "pow_", "float_power", "float_power_"})
 
 # Calls of transpose_ in ATen.
 _RENAMED_THERE = frozenset({"swapaxes_", "swapdims_"})
+
+
+@functools.cache
+def random_names() -> frozenset[str]:
+    """Operators that draw random numbers."""
+    records: Any = _native._operators()
+    return frozenset(record["base"] for record in records if record["effects"]["random"])
 
 
 def is_leaf(base: str) -> bool:

@@ -55,6 +55,7 @@ DTYPES: dict[str, str] = {
     **dict.fromkeys(("instance_norm", "rms_norm", "normalize", "local_response_norm"), "floating"),
     **dict.fromkeys((f"{a}{b}" for a in _MOMENTS for b in ("", ".dim", ".correction")), "floating"),
     **dict.fromkeys(("avg_pool1d", "avg_pool2d", "adaptive_avg_pool1d", "adaptive_avg_pool2d"), "floating"),
+    **dict.fromkeys(("adaptive_max_pool2d", "adaptive_max_pool2d_with_indices"), "floating"),
     **dict.fromkeys(("mean", "mean.dim", "nanmean", "logcumsumexp", "softmax", "log_softmax", "softmin"), "floating"),
     **dict.fromkeys(
         ("linalg_vector_norm", "linalg_matrix_norm", "linalg_norm", "norm", "norm.name", "dropout"), "floating"
@@ -70,7 +71,6 @@ DTYPES: dict[str, str] = {
     ),
     **dict.fromkeys(("gcd", "lcm"), "integer"),
     **dict.fromkeys(("cov", "corrcoef"), "numeric"),
-    "adaptive_max_pool2d_with_indices": "numeric",
     **dict.fromkeys(("bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not"), "integral"),
     **dict.fromkeys(("bitwise_left_shift", "bitwise_right_shift"), "integral"),
 }

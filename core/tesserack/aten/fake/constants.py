@@ -8,14 +8,10 @@ from typing import Any
 import tesserack as ts
 from tesserack import Tensor
 from tesserack.aten.modes import disabled_modes
+from tesserack.aten.names import random_names
 from tesserack.utils._pytree import tree_leaves, tree_map
 
 __all__ = ["Constants"]
-
-_RANDOM = frozenset({
-    "bernoulli", "bernoulli_", "cauchy_", "exponential_", "geometric_", "log_normal_", "multinomial", "native_dropout",
-    "normal", "normal_", "poisson", "rand_like", "randint_like", "randn_like", "random_", "rrelu", "uniform_",
-})  # fmt: skip
 
 
 def _memory(x: Tensor) -> int:
@@ -57,7 +53,7 @@ class Constants:
         operands = _given((args, kwargs))
         if not operands or not all(getattr(x, "constant", None) is not None for x in operands):
             return None
-        if kwargs.get("device") is not None or func.overloadpacket.__name__ in _RANDOM:
+        if kwargs.get("device") is not None or func.overloadpacket.__name__ in random_names():
             return None
         with disabled_modes(), ts.no_grad():
             args, kwargs = tree_map(_known, (tuple(args), dict(kwargs)))

@@ -16,7 +16,7 @@ from typing import Any
 import tesserack as ts
 from tesserack import Tensor
 from tesserack.autograd.graph import GradientEdge, below, get_gradient_edge
-from tesserack.distributed.autograd._contexts import Context, Place, context
+from tesserack.distributed.autograd._contexts import Context, Place, context, within
 from tesserack.distributed.rpc._current import current
 
 __all__ = ["backward"]
@@ -132,7 +132,8 @@ def _pass_of(part: Context, key: Any) -> _Pass:
 def _at(worker: int, func: Any, *args: Any) -> Any:
     """A call that belongs to no context."""
     agent = current()
-    return agent.call(agent.meeting.worker(worker), func, args, {})
+    with within(None):
+        return agent.call(agent.meeting.worker(worker), func, args, {})
 
 
 def _mark_here(part: Context, key: Any, places: dict[Place, GradientEdge]) -> None:

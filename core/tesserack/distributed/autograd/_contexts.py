@@ -5,6 +5,7 @@ A context has a number that goes along with each call and answer, so that every 
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import itertools
 import threading
@@ -65,6 +66,8 @@ class _Thread(threading.local):
 
 _thread = _Thread()
 _contexts: dict[int, Context] = {}
+_over: collections.OrderedDict[int, None] = collections.OrderedDict()  # of late: what comes still is of none
+_LATE = 4096  # of those
 _lock = threading.Lock()
 _count = itertools.count()
 _worker = 0
@@ -80,6 +83,7 @@ def end() -> None:
     """No calls are made any more: what is left of contexts goes."""
     with _lock:
         _contexts.clear()
+        _over.clear()
 
 
 def _number() -> int:
@@ -100,6 +104,9 @@ def new() -> int:
 def forget(number: int) -> Context | None:
     """Our part of a context is needed no more; it, for who tells the others."""
     with _lock:
+        _over[number] = None
+        while len(_over) > _LATE:
+            _over.popitem(last=False)
         return _contexts.pop(number, None)
 
 
@@ -133,9 +140,9 @@ def within(note: Note | None) -> Iterator[None]:
 
 
 def outgoing(to: int, tensors: list[Tensor]) -> Note | None:
-    """What goes along with tensors that are sent to a worker; None outside of contexts."""
+    """What goes along with tensors that are sent to a worker; None outside of contexts, and where one is over."""
     number = _thread.number
-    if number is None:
+    if number is None or number in _over:
         return None
     part = context(number)
     wanted = tuple(k for k, x in enumerate(tensors) if x.requires_grad)
@@ -166,6 +173,8 @@ def incoming(sender: int, note: Note | None, tensors: list[Tensor]) -> list[Tens
     if note is None:
         return tensors
     with _lock:
+        if note.context in _over:
+            return tensors
         part = _contexts.setdefault(note.context, Context(note.context))
     with part.lock:
         part.peers.add(sender)

@@ -7,19 +7,19 @@ operator has no form without a write, it writes to a copy that nothing else read
 
 from __future__ import annotations
 
-import functools
 import operator
 from typing import Any
 
-from tesserack import Tensor, _native
+from tesserack import Tensor
 from tesserack.aten.missing import MissingNameError
+from tesserack.aten.names import random_names
 from tesserack.aten.operators import namespace
 from tesserack.fx.export._inverse import put
 from tesserack.fx.graph import Graph
 from tesserack.fx.graph_module import GraphModule
 from tesserack.fx.node import Node, map_arg
 
-__all__ = ["Functional", "functionalize_inner", "random_names", "written"]
+__all__ = ["Functional", "functionalize_inner", "written"]
 
 aten = namespace("aten")
 # In place, but of the outline alone: the memory is what it was.
@@ -200,13 +200,6 @@ def _replaces(node: Node) -> bool:
         return False
     same = tuple(Tensor.size(one)) == tuple(Tensor.size(other))
     return same and one.dtype is other.dtype and one.device == other.device
-
-
-@functools.cache
-def random_names() -> frozenset[str]:
-    """Operators that draw random numbers."""
-    records: Any = _native._operators()
-    return frozenset(record["base"] for record in records if record["effects"]["random"])
 
 
 def _plain(node: Node) -> Any:

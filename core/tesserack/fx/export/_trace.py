@@ -21,6 +21,7 @@ from tesserack.aten.fake.fake_tensor import (
     FakeTensorMode,
 )
 from tesserack.aten.modes import disabled_modes
+from tesserack.aten.names import random_names
 from tesserack.aten.operators import namespace
 from tesserack.aten.whole import whole_overloads
 from tesserack.fx.experimental.proxy_tensor import (
@@ -30,7 +31,7 @@ from tesserack.fx.experimental.proxy_tensor import (
     shown_frames,
 )
 from tesserack.fx.export._errors import ExportError, ways_out
-from tesserack.fx.export._functional import Functional, functionalize_inner, random_names, written
+from tesserack.fx.export._functional import Functional, functionalize_inner, written
 from tesserack.fx.export._side_effects import SideEffects
 from tesserack.fx.export._watch import Watch
 from tesserack.fx.export.graph_signature import InputKind
