@@ -68,8 +68,7 @@ bool overlaps_partly(const Tensor& out, const Tensor& in, const char* op) {
     if (divides && distance % step) return false;
   }
   // An operand that is broadcast has no memory of its own for each element, which is what PyTorch refuses.
-  bool dense =
-      out.numel() == in.numel() && is_dense(out.sizes(), out.strides()) && is_dense(in.sizes(), in.strides());
+  bool dense = out.numel() == in.numel() && is_dense(out.sizes(), out.strides()) && is_dense(in.sizes(), in.strides());
   TS_CHECK(!dense, op,
            ": unsupported operation: some elements of the input tensor and the written-to tensor refer to a "
            "single memory location. Please clone() the tensor before performing the operation.");

@@ -29,8 +29,9 @@ void check_arguments(const Tensor& input, const Tensor& offsets, const char* mod
   if (!weights.defined()) return;
   TS_CHECK_KIND(ErrorKind::NotImplemented, !std::strcmp(mode, "sum"), kName,
                 ": per_sample_weights was not None, but mode is not 'sum' (got ", mode, ")");
-  TS_CHECK_VALUE(same(weights.sizes(), input.sizes()), kName, ": expected per_sample_weights of the same shape as the input, ",
-                 input.sizes(), ", got ", weights.sizes());
+  TS_CHECK_VALUE(same(weights.sizes(), input.sizes()), kName,
+                 ": expected per_sample_weights of the same shape as the input, ", input.sizes(), ", got ",
+                 weights.sizes());
 }
 
 int64_t host_offset(const Tensor& offsets, int64_t k) { return host_number(ops::select(offsets, int64_t{0}, k)); }
