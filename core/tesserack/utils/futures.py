@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 from collections.abc import Callable
@@ -126,5 +127,21 @@ def collect_all(futures: list[Future[Any]]) -> Future[list[Future[Any]]]:
 
 
 def wait_all(futures: list[Future[Any]]) -> list[Any]:
-    """The results of all, when all are there."""
-    return [future.wait() for future in collect_all(futures).wait()]
+    """The results of all, when all are there; the first error is raised at once, whatever is still to come."""
+    ended: Future[None] = Future()
+
+    def look(future: Future[Any]) -> None:
+        if future._error is not None:
+            with contextlib.suppress(RuntimeError):  # another was first
+                ended.set_exception(future._error)
+
+    for future in futures:
+        future.add_done_callback(look)
+
+    def end(_: Any) -> None:
+        with contextlib.suppress(RuntimeError):
+            ended.set_result(None)
+
+    collect_all(futures).add_done_callback(end)
+    ended.wait()
+    return [future.wait() for future in futures]
