@@ -1,12 +1,17 @@
 """Functions in other processes, references, gradients through calls."""
 
+import json
 import pickle
+import threading
+import time
+from datetime import timedelta
 from typing import Any
 
 import pytest
 import tesserack as ts
 from tesserack.distributed import autograd, rpc
 from tesserack.distributed._stores import HashStore
+from tesserack.distributed.rpc._agent import Agent
 from tesserack.distributed.rpc._begin import alone
 from tesserack.distributed.rpc._meeting import Meeting
 
@@ -41,6 +46,8 @@ def test_names_and_arguments_are_checked() -> None:
     with alone() as name:
         with pytest.raises(TypeError, match="expected a function"):
             rpc.rpc_sync(name, 3)  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match="expected a function"):
+            rpc.remote(name, 3)
         with pytest.raises(ValueError, match="a timeout of 0"):
             rpc.rpc_sync(name, max, args=(1, 2), timeout=-3)
 
@@ -58,6 +65,26 @@ def test_gradients_of_parts_that_want_none() -> None:
         x, y = ts.ones(2, requires_grad=True), ts.ones(2)
         autograd.backward(number, [rpc.rpc_sync(name, ts.mul, args=(x, y)).sum()])
         assert [*autograd.get_gradients(number)] == [x]
+
+
+def test_waiting_for_all_ends_at_the_first_error() -> None:
+    never: ts.futures.Future[int] = ts.futures.Future()
+    with alone() as name, pytest.raises(ZeroDivisionError):
+        ts.futures.wait_all([never, rpc.rpc_async(name, divmod, args=(1, 0))])
+    assert ts.futures.wait_all([]) == []
+
+
+def test_a_name_that_is_taken_leaves_nothing_open() -> None:
+    before = threading.active_count()
+    store = HashStore()
+    meeting = Meeting(store, "b", 0, 2, timedelta(seconds=5))
+    meeting._store.set("worker1", json.dumps(["b", ["127.0.0.1"], 1]))
+    with pytest.raises(RuntimeError, match="b is not unique"):
+        Agent(meeting, rpc.TensorPipeRpcBackendOptions(), rpc.RRef)
+    end = time.monotonic() + 30
+    while threading.active_count() > before and time.monotonic() < end:
+        time.sleep(0.01)
+    assert threading.active_count() == before
 
 
 def test_parameters_stay_parameters() -> None:

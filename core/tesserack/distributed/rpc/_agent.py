@@ -75,7 +75,11 @@ class Agent:
         self._ends: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._open = threading.Event()
         self._doors = Doors(meeting.hosts, meeting.word, self._serve)
-        meeting.introduce(self._doors.port)
+        try:
+            meeting.introduce(self._doors.port)
+        except BaseException:
+            self._doors.close()
+            raise
         self.me = meeting.me
         contexts.begin(self.me.id)
         threading.Thread(target=self._watch, name="rpc", daemon=True).start()

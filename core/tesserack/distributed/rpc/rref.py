@@ -179,6 +179,8 @@ def remote(to: Any, func: Any, args: Any = None, kwargs: Any = None, timeout: fl
     ...     remote(name, pow, args=(2, 5)).to_here()
     32
     """
+    if not callable(func):
+        raise TypeError(f"rpc: expected a function, got {type(func).__name__}")
     agent = current()
     owner, value = agent.meeting.worker(to), agent.references.number()
     fork = agent.references.number()
