@@ -143,12 +143,19 @@ def _keep(lines: Sequence[str]) -> None:
         raise SystemExit(f"tune: the choice could not be written to {cache.folder}")
 
 
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"expected 1 or more, got {number}")
+    return number
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Measure and keep, or forget."""
     parser = argparse.ArgumentParser(prog="python -m tesserack_cpu.tune", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--threads", type=int, nargs="+", help="default: 1, and all that there are")
-    parser.add_argument("--sizes", type=int, nargs="+", default=SIZES, help="one of each class to be measured")
-    parser.add_argument("--rounds", type=int, default=3, help="turns of each engine (default: %(default)s)")
+    parser.add_argument("--threads", type=_positive, nargs="+", help="default: 1, and all that there are")
+    parser.add_argument("--sizes", type=_positive, nargs="+", default=SIZES, help="one of each class to be measured")
+    parser.add_argument("--rounds", type=_positive, default=3, help="turns of each engine (default: %(default)s)")
     parser.add_argument("--seconds", type=float, default=0.01, help="of each turn (default: %(default)s)")
     parser.add_argument("--forget", action="store_true", help="own tiles everywhere again")
     parser.add_argument("--worker", type=int, help=argparse.SUPPRESS)

@@ -104,3 +104,12 @@ def test_measuring_keeps_what_it_finds(
 def test_noise_is_no_reason() -> None:
     assert tune.choose([(1.0, 0.97, 1.1), (1.0, 0.96, 1.0), (1.0, 0.5, 1.2)]) == "own"
     assert tune.choose([(1.0, 0.9, 0.8), (2.0, 1.8, 1.7)]) == "openblas"
+
+
+@pytest.mark.parametrize("option", ["--threads", "--sizes", "--rounds"])
+def test_numbers_below_one_are_refused_before_anything_is_measured(
+    option: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        tune.main([option, "0"])
+    assert f"argument {option}: expected 1 or more, got 0" in capsys.readouterr().err
