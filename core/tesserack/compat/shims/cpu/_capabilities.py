@@ -10,20 +10,18 @@ from pathlib import Path
 
 __all__ = ["get_capabilities"]
 
-# PyTorch's names of instructions, and Linux's.
+# PyTorch's names of instructions: those that are Linux's too, and Linux's of others.
 _X86 = {
-    "amx_bf16": "amx_bf16", "amx_fp16": "amx_fp16", "amx_int8": "amx_int8", "amx_tile": "amx_tile", "aes": "aes",
-    "avx": "avx", "avx10_1": "avx10_1", "avx10_2": "avx10_2", "avx2": "avx2", "avx512_4fmaps": "avx512_4fmaps",
-    "avx512_4vnniw": "avx512_4vnniw", "avx512_bf16": "avx512_bf16", "avx512_bitalg": "avx512_bitalg",
+    **{name: name for name in (
+        "aes", "amx_bf16", "amx_fp16", "amx_int8", "amx_tile", "avx", "avx10_1", "avx10_2", "avx2",
+        "avx512_4fmaps", "avx512_4vnniw", "avx512_bf16", "avx512_bitalg", "avx512_fp16", "avx512_vbmi2",
+        "avx512_vnni", "avx512_vp2intersect", "avx512_vpopcntdq", "avx_ne_convert", "avx_vnni", "avx_vnni_int16",
+        "avx_vnni_int8", "bmi2", "clflush", "clflushopt", "clwb", "f16c", "fma4", "popcnt", "sse", "sse2",
+        "sse4_1", "sse4_2", "sse4a", "ssse3",
+    )},
     "avx512_bw": "avx512bw", "avx512_cd": "avx512cd", "avx512_dq": "avx512dq", "avx512_f": "avx512f",
-    "avx512_fp16": "avx512_fp16", "avx512_ifma": "avx512ifma", "avx512_vbmi": "avx512vbmi",
-    "avx512_vbmi2": "avx512_vbmi2", "avx512_vl": "avx512vl", "avx512_vnni": "avx512_vnni",
-    "avx512_vp2intersect": "avx512_vp2intersect", "avx512_vpopcntdq": "avx512_vpopcntdq",
-    "avx_ne_convert": "avx_ne_convert", "avx_vnni": "avx_vnni", "avx_vnni_int16": "avx_vnni_int16",
-    "avx_vnni_int8": "avx_vnni_int8", "bmi": "bmi1", "bmi2": "bmi2", "clflush": "clflush", "clflushopt": "clflushopt",
-    "clwb": "clwb", "f16c": "f16c", "fma3": "fma", "fma4": "fma4", "lzcnt": "abm", "popcnt": "popcnt", "sha": "sha_ni",
-    "sse": "sse", "sse2": "sse2", "sse3": "pni", "sse4_1": "sse4_1", "sse4_2": "sse4_2", "sse4a": "sse4a",
-    "ssse3": "ssse3",
+    "avx512_ifma": "avx512ifma", "avx512_vbmi": "avx512vbmi", "avx512_vl": "avx512vl", "bmi": "bmi1",
+    "fma3": "fma", "lzcnt": "abm", "sha": "sha_ni", "sse3": "pni",
 }  # fmt: skip
 _ARM = {"neon": "asimd", "fp16_arith": "asimdhp", "bf16": "bf16", "i8mm": "i8mm", "dot": "asimddp", "sve": "sve",
         "sve2": "sve2", "sve_bf16": "svebf16", "atomics": "atomics", "rdm": "asimdrdm", "sme": "sme"}  # fmt: skip
