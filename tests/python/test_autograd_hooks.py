@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from typing import Any
 
 import pytest
@@ -11,6 +13,107 @@ from tesserack.autograd import Function, grad
 
 def leaf(*values: float) -> ts.Tensor:
     return ts.tensor(values, dtype=ts.float64, requires_grad=True)
+
+
+# --- taking hooks away ---------------------------------------------------------------------------------------------
+
+
+def written(x: ts.Tensor, seen: list[str]) -> tuple[ts.Tensor, Any]:
+    y = x * 1
+    handle = y.register_hook(lambda g: seen.append("hook"))
+    y[0] = 2
+    return y.sum(), handle
+
+
+def forgotten(x: ts.Tensor, seen: list[str]) -> tuple[ts.Tensor, Any]:
+    y = x * 1
+    return (y * 2).sum(), y.register_hook(lambda g: seen.append("hook"))
+
+
+def written_base(x: ts.Tensor, seen: list[str]) -> tuple[ts.Tensor, Any]:
+    y = x * 1
+    view = y[:1]
+    handle = view.register_hook(lambda g: seen.append("hook"))
+    out = view.sum()
+    y.mul_(2)
+    return out + y.sum(), handle
+
+
+def detached(x: ts.Tensor, seen: list[str]) -> tuple[ts.Tensor, Any]:
+    y = x * 1
+    handle = y.register_hook(lambda g: seen.append("hook"))
+    out = (y * 2).sum()
+    y.detach_()
+    return out, handle
+
+
+def of_a_node(x: ts.Tensor, seen: list[str]) -> tuple[ts.Tensor, Any]:
+    y = x * 1
+    assert y.grad_fn is not None
+    handle = y.grad_fn.register_prehook(lambda g: seen.append("hook"))
+    y.add_(1)
+    return y.sum(), handle
+
+
+def of_a_forgotten_leaf(x: ts.Tensor, seen: list[str]) -> tuple[ts.Tensor, Any]:
+    other = leaf(1, 2)
+    return (x * other).sum(), other.register_post_accumulate_grad_hook(lambda t: seen.append("hook"))
+
+
+CASES = [written, forgotten, written_base, detached, of_a_node, of_a_forgotten_leaf]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_hook_is_taken_away_whatever_became_of_its_tensor(case: Any) -> None:
+    seen: list[str] = []
+    out, handle = case(leaf(1, 2), seen)
+    out.backward(retain_graph=True)
+    assert seen == ["hook"]
+    handle.remove()
+    out.backward()
+    assert seen == ["hook"]
+    handle.remove()  # a second time does nothing
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_handle_does_not_keep_the_graph(case: Any) -> None:
+    class Marker:
+        pass
+
+    marker = Marker()
+    gone = weakref.ref(marker)
+    out, handle = case(leaf(1, 2), [])
+    assert out.grad_fn is not None
+    out.grad_fn.metadata["marker"] = marker
+    del out, marker
+    gc.collect()
+    assert gone() is None
+    handle.remove()
+
+
+def test_removing_a_hook_may_free_what_holds_it() -> None:
+    class Ends:
+        def __init__(self, handle: Any) -> None:
+            self.handle = handle
+
+        def __call__(self, g: ts.Tensor) -> None:
+            pass
+
+        def __del__(self) -> None:
+            self.handle.remove()
+            ended.append(1)
+
+    ended: list[int] = []
+    x = leaf(1, 2)
+    y = x * 1
+    first = y.register_hook(lambda g: None)
+    handle = y.register_hook(Ends(first))
+    handle.remove()
+    assert ended == [1]
+    y.register_hook(Ends(first))
+    del y
+    gc.collect()
+    assert ended == [1, 1]
 
 
 # --- hooks that change hooks ---------------------------------------------------------------------------------------

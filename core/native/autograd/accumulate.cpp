@@ -54,7 +54,8 @@ void AccumulateGrad::backward(std::span<Tensor> grads, std::span<Tensor>, EdgeMa
   TS_CHECK(!grad_fn(variable), "leaf variable has been moved into the graph interior");
   if (!g.defined() || !variable->has(TensorImpl::kRequiresGrad)) return; // switched off since
   add_to(m, std::move(g));
-  for (auto& hook : snapshot(m.post_accumulate)) hook.fn(variable);
+  if (!m.leaf_hooks) return;
+  for (auto& hook : snapshot(m.leaf_hooks->accumulated)) hook.fn(variable);
 }
 
 void run_leaf_hooks(const AutogradMeta& m, Tensor& g) {

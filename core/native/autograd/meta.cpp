@@ -121,39 +121,25 @@ void retain_grad(const Tensor& t) {
        }});
 }
 
-uint64_t register_tensor_hook(const Tensor& t, TensorHook hook, std::shared_ptr<void> held) {
+static NodeHooks& leaf_hooks(const Tensor& t) {
+  AutogradMeta& m = make_autograd_meta(t.impl());
+  if (!m.leaf_hooks) m.leaf_hooks = std::make_unique<NodeHooks>();
+  return *m.leaf_hooks;
+}
+
+HookPlace register_tensor_hook(const Tensor& t, TensorHook hook, std::shared_ptr<void> held) {
   TS_CHECK(requires_grad(t), "cannot register a hook on a tensor that doesn't require gradient");
-  uint64_t id = next_hook_id();
-  if (Ref<Node> fn = grad_fn(t)) {
-    fn->make_hooks().tensor.push_back({id, autograd_meta(t.impl())->output_nr, std::move(hook), std::move(held)});
-  } else {
-    AutogradMeta& m = make_autograd_meta(t.impl());
-    if (!m.leaf_hooks) m.leaf_hooks = std::make_unique<NodeHooks>();
-    m.leaf_hooks->tensor.push_back({id, 0, std::move(hook), std::move(held)});
-  }
-  return id;
+  Ref<Node> fn = grad_fn(t);
+  NodeHooks& hooks = fn ? fn->make_hooks() : leaf_hooks(t);
+  uint32_t output = fn ? autograd_meta(t.impl())->output_nr : 0;
+  return add_hook(hooks, hooks.tensor, output, std::move(hook), std::move(held));
 }
 
-void remove_tensor_hook(const Tensor& t, uint64_t id) {
-  auto drop = [id](auto& list) { std::erase_if(list, [id](auto& e) { return e.id == id; }); };
-  AutogradMeta* m = autograd_meta(t.impl());
-  if (!m) return;
-  if (m->leaf_hooks) drop(m->leaf_hooks->tensor);
-  if (m->grad_fn && m->grad_fn->hooks) drop(m->grad_fn->hooks->tensor);
-}
-
-uint64_t register_post_accumulate_hook(const Tensor& t, std::function<void(const Tensor&)> hook,
-                                       std::shared_ptr<void> held) {
+HookPlace register_post_accumulate_hook(const Tensor& t, LeafHook hook, std::shared_ptr<void> held) {
   TS_CHECK(requires_grad(t), "cannot register a hook on a tensor that doesn't require gradient");
   TS_CHECK(is_leaf(t), "post accumulate grad hooks cannot be registered on non-leaf tensors");
-  uint64_t id = next_hook_id();
-  make_autograd_meta(t.impl()).post_accumulate.push_back({id, 0, std::move(hook), std::move(held)});
-  return id;
-}
-
-void remove_post_accumulate_hook(const Tensor& t, uint64_t id) {
-  if (AutogradMeta* m = autograd_meta(t.impl()))
-    std::erase_if(m->post_accumulate, [id](auto& e) { return e.id == id; });
+  NodeHooks& hooks = leaf_hooks(t);
+  return add_hook(hooks, hooks.accumulated, 0, std::move(hook), std::move(held));
 }
 
 Tensor detach(const Tensor& t) {

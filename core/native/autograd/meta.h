@@ -12,7 +12,6 @@ struct AutogradMeta : AutogradMetaBase {
   Node* accumulator = nullptr; // leaf node, alive only while some graph refers to it; not owned
   uint64_t retain_hook = 0;    // at grad_fn, of retain_grad()
   std::unique_ptr<NodeHooks> leaf_hooks;
-  std::vector<NodeHooks::Entry<std::function<void(const Tensor&)>>> post_accumulate; // leaf, after .grad changed
   std::shared_ptr<char> alive; // made on demand: tells whether the tensor still exists
   static void* operator new(size_t bytes) { return allocate_block(bytes); }
   static void operator delete(void* p, size_t bytes) { free_block(p, bytes); }
@@ -41,11 +40,8 @@ Tensor grad_of(const Tensor& t);
 void set_grad_of(const Tensor& t, const Tensor& grad); // RuntimeError unless shape, dtype, device agree
 void retain_grad(const Tensor& t);
 // RuntimeError if no gradient is required. `held`: the interpreter's object that is called.
-uint64_t register_tensor_hook(const Tensor& t, TensorHook hook, std::shared_ptr<void> held = nullptr);
-void remove_tensor_hook(const Tensor& t, uint64_t id);
-uint64_t register_post_accumulate_hook(const Tensor& t, std::function<void(const Tensor&)> hook,
-                                       std::shared_ptr<void> held = nullptr);
-void remove_post_accumulate_hook(const Tensor& t, uint64_t id);
+HookPlace register_tensor_hook(const Tensor& t, TensorHook hook, std::shared_ptr<void> held = nullptr);
+HookPlace register_post_accumulate_hook(const Tensor& t, LeafHook hook, std::shared_ptr<void> held = nullptr);
 
 Tensor detach(const Tensor& t);                       // shares data and version; no history
 void detach_inplace(const Tensor& t);                 // RuntimeError for views

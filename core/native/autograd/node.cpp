@@ -21,6 +21,21 @@ uint64_t next_hook_id() {
   return ++next;
 }
 
+void HookPlace::remove() const {
+  auto place = hooks.lock();
+  if (!place) return;
+  // The first list that has it is the last that is looked at: what a callable's end runs may end the hooks as well.
+  auto take = [this](auto& list) {
+    auto at = std::ranges::find(list, id, [](const auto& entry) { return entry.id; });
+    if (at == list.end()) return false;
+    auto gone = std::move(*at);
+    list.erase(at);
+    return true;
+  };
+  NodeHooks& h = **place;
+  (void)(take(h.tensor) || take(h.pre) || take(h.post) || take(h.accumulated));
+}
+
 // Deleting a node drops its edges and saved tensors, which may drop further nodes: these queue up here instead of
 // nesting, so that a chain of any length needs constant stack.
 void Node::destroy(Node* n) {

@@ -31,6 +31,7 @@ struct ResultMeta {
 using TensorHook = std::function<Tensor(const Tensor&)>;
 using GradsHook = std::function<void(std::vector<Tensor>& grads)>; // may replace gradients
 using PostHook = std::function<void(std::vector<Tensor>& grad_inputs, const std::vector<Tensor>& grad_outputs)>;
+using LeafHook = std::function<void(const Tensor& leaf)>; // its .grad has changed
 
 struct NodeHooks {
   template <class F> struct Entry {
@@ -43,8 +44,29 @@ struct NodeHooks {
   std::vector<Entry<TensorHook>> retain; // keep .grad of a non-leaf; after all tensor hooks
   std::vector<Entry<GradsHook>> pre;
   std::vector<Entry<PostHook>> post;
+  std::vector<Entry<LeafHook>> accumulated; // of leaves alone
+  std::shared_ptr<NodeHooks*> place;        // made on demand: what handles look for, gone with the hooks
+
+  NodeHooks() = default;
+  NodeHooks(const NodeHooks&) = delete;
+  NodeHooks& operator=(const NodeHooks&) = delete;
 };
 uint64_t next_hook_id();
+// Where a registered hook stands. It keeps neither the hook nor its node alive, and finds it whatever became of the
+// tensor: an in-place operation leaves the hook with the value that it was registered on.
+struct HookPlace {
+  std::weak_ptr<NodeHooks*> hooks;
+  uint64_t id;
+  void remove() const;
+};
+template <class F>
+HookPlace add_hook(NodeHooks& hooks, std::vector<NodeHooks::Entry<F>>& list, uint32_t output, F fn,
+                   std::shared_ptr<void> held) {
+  if (!hooks.place) hooks.place = std::make_shared<NodeHooks*>(&hooks);
+  uint64_t id = next_hook_id();
+  list.push_back({id, output, std::move(fn), std::move(held)});
+  return {hooks.place, id};
+}
 // What runs: hooks may add and remove hooks, which counts from the next time on.
 template <class Entry> std::vector<Entry> snapshot(const std::vector<Entry>& hooks) { return hooks; }
 

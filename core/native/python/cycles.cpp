@@ -73,7 +73,6 @@ private:
     node(m->grad_fn);
     tensor(m->grad);
     if (m->leaf_hooks) each(*m->leaf_hooks);
-    for (const auto& entry : m->post_accumulate) object(entry.held, 2);
   }
   void look_into(const Node& n) {
     if (n.hooks) each(*n.hooks);
@@ -90,6 +89,7 @@ private:
     show(hooks.retain);
     show(hooks.pre);
     show(hooks.post);
+    show(hooks.accumulated);
   }
 
   TensorImpl* root_ = nullptr;
@@ -119,8 +119,6 @@ void clear_tensor(TensorImpl* t) {
   history = std::move(m->grad_fn);
   Tensor grad = std::move(m->grad);
   auto leaf_hooks = std::move(m->leaf_hooks);
-  auto post = std::move(m->post_accumulate);
-  m->post_accumulate.clear();
 }
 
 void clear_node(Node& node) {

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import weakref
-
 from tesserack import _native
 from tesserack._native import Stream, Tensor
 from tesserack._tensor.copying import deep_copy_of
@@ -20,17 +18,6 @@ if TYPE_CHECKING:
 __all__ = ["install"]
 
 
-def _removal(tensor: Tensor, number: int) -> HookHandle:
-    owner = weakref.ref(tensor)
-
-    def remove() -> None:
-        alive = owner()
-        if alive is not None:
-            alive._remove_hook(number)
-
-    return HookHandle(remove)
-
-
 def register_hook(self: Tensor, hook: Callable[[Tensor], Tensor | None]) -> HookHandle:
     """Call ``hook(grad)`` whenever this tensor's gradient is computed; what it returns, unless None, replaces it.
 
@@ -38,14 +25,14 @@ def register_hook(self: Tensor, hook: Callable[[Tensor], Tensor | None]) -> Hook
     """
     if not callable(hook):
         raise TypeError(f"register_hook: expected a callable, got {type(hook).__name__}")
-    return _removal(self, self._register_hook(hook))
+    return HookHandle(self._register_hook(hook))
 
 
 def register_post_accumulate_grad_hook(self: Tensor, hook: Callable[[Tensor], None]) -> HookHandle:
     """Call ``hook(tensor)`` after the gradient of this leaf was added to ``.grad``."""
     if not callable(hook):
         raise TypeError(f"register_post_accumulate_grad_hook: expected a callable, got {type(hook).__name__}")
-    return _removal(self, self._register_post_hook(hook))
+    return HookHandle(self._register_post_hook(hook))
 
 
 # --- copies --------------------------------------------------------------------------------------------------------
@@ -474,14 +461,12 @@ def new_empty_strided(self: Tensor, size: Any, stride: Any, dtype: Any = None, d
 
 def _node_register_hook(self: Any, fn: Callable[..., Any]) -> HookHandle:
     """Call ``fn(grad_inputs, grad_outputs)`` after this node ran; its result, unless None, replaces grad_inputs."""
-    number = self._register_hook(fn)
-    return HookHandle(lambda: self._remove_hook(number))
+    return HookHandle(self._register_hook(fn))
 
 
 def _node_register_prehook(self: Any, fn: Callable[..., Any]) -> HookHandle:
     """Call ``fn(grad_outputs)`` before this node runs; what it returns, unless None, replaces them."""
-    number = self._register_prehook(fn)
-    return HookHandle(lambda: self._remove_hook(number))
+    return HookHandle(self._register_prehook(fn))
 
 
 # --- generators ----------------------------------------------------------------------------------------------------

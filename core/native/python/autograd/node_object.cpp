@@ -1,6 +1,7 @@
 #include "python/autograd/node_object.h"
 #include "dispatch/schema.h"
 #include "python/autograd/function_node.h"
+#include "python/autograd/hook_handle.h"
 #include "python/autograd/saved_tensor_object.h"
 #include "python/calls/python_dispatch.h"
 #include "python/cycles.h"
@@ -217,48 +218,32 @@ void replace_grads(std::vector<Tensor>& grads, PyObject* answer, const char* wha
 
 PyObject* register_hook(PyObject* self, PyObject* fn) {
   return guarded([&] {
-    uint64_t id = next_hook_id();
     auto callable = hold(fn);
     watch_all_for_cycles();
-    value(self).make_hooks().post.push_back(
-        {id, 0,
-         [callable](std::vector<Tensor>& inputs, const std::vector<Tensor>& outputs) {
-           GilGuard gil;
-           PyRef a = grads_tuple(inputs), b = grads_tuple(outputs);
-           replace_grads(inputs, checked(PyObject_CallFunctionObjArgs(callable.get(), a.get(), b.get(), nullptr)).get(),
-                         "register_hook");
-         },
-         callable});
-    return PyLong_FromUnsignedLongLong(id);
+    PostHook call = [callable](std::vector<Tensor>& inputs, const std::vector<Tensor>& outputs) {
+      GilGuard gil;
+      PyRef a = grads_tuple(inputs), b = grads_tuple(outputs);
+      replace_grads(inputs, checked(PyObject_CallFunctionObjArgs(callable.get(), a.get(), b.get(), nullptr)).get(),
+                    "register_hook");
+    };
+    NodeHooks& hooks = value(self).make_hooks();
+    return hook_remover(add_hook(hooks, hooks.post, 0, std::move(call), callable));
   });
 }
 
 PyObject* register_prehook(PyObject* self, PyObject* fn) {
   return guarded([&] {
-    uint64_t id = next_hook_id();
     auto callable = hold(fn);
     watch_all_for_cycles();
-    value(self).make_hooks().pre.push_back(
-        {id, 0,
-         [callable](std::vector<Tensor>& grads) {
-           GilGuard gil;
-           PyRef a = grads_tuple(grads);
-           replace_grads(grads, checked(PyObject_CallFunctionObjArgs(callable.get(), a.get(), nullptr)).get(),
-                         "register_prehook");
-         },
-         callable});
-    return PyLong_FromUnsignedLongLong(id);
+    GradsHook call = [callable](std::vector<Tensor>& grads) {
+      GilGuard gil;
+      PyRef a = grads_tuple(grads);
+      replace_grads(grads, checked(PyObject_CallFunctionObjArgs(callable.get(), a.get(), nullptr)).get(),
+                    "register_prehook");
+    };
+    NodeHooks& hooks = value(self).make_hooks();
+    return hook_remover(add_hook(hooks, hooks.pre, 0, std::move(call), callable));
   });
-}
-
-PyObject* remove_hook(PyObject* self, PyObject* number) {
-  uint64_t id = PyLong_AsUnsignedLongLong(number);
-  if (PyErr_Occurred()) return nullptr;
-  if (NodeHooks* hooks = value(self).hooks.get()) {
-    std::erase_if(hooks->pre, [id](auto& e) { return e.id == id; });
-    std::erase_if(hooks->post, [id](auto& e) { return e.id == id; });
-  }
-  return none();
 }
 
 PyMethodDef g_methods[] = {
@@ -267,7 +252,6 @@ PyMethodDef g_methods[] = {
     {"__dir__", directory, METH_NOARGS, nullptr},
     {"_register_hook", register_hook, METH_O, nullptr},
     {"_register_prehook", register_prehook, METH_O, nullptr},
-    {"_remove_hook", remove_hook, METH_O, nullptr},
     {nullptr, nullptr, 0, nullptr},
 };
 PyGetSetDef g_properties[] = {

@@ -2,6 +2,7 @@
 #include "autograd/engine.h"
 #include "autograd/meta.h"
 #include "python/autograd/autograd_bindings.h"
+#include "python/autograd/hook_handle.h"
 #include "python/autograd/node_object.h"
 #include "python/calls/parse.h"
 #include "python/cycles.h"
@@ -153,9 +154,8 @@ PyObject* register_hook(PyObject* self, PyObject* fn) {
     auto callable = hold(fn);
     watch_all_for_cycles();
     watch_for_cycles(self);
-    uint64_t id = register_tensor_hook(
-        tensor_of(self), [callable](const Tensor& g) { return call_tensor_hook(callable.get(), g); }, callable);
-    return PyLong_FromUnsignedLongLong(id);
+    return hook_remover(register_tensor_hook(
+        tensor_of(self), [callable](const Tensor& g) { return call_tensor_hook(callable.get(), g); }, callable));
   });
 }
 
@@ -170,18 +170,7 @@ PyObject* register_post_hook(PyObject* self, PyObject* fn) {
       PyRef result = checked(PyObject_CallOneArg(callable.get(), argument.get()));
       TS_CHECK(result.get() == Py_None, "Tensor post accumulate grad hooks should return None.");
     };
-    uint64_t id = register_post_accumulate_hook(tensor_of(self), call, callable);
-    return PyLong_FromUnsignedLongLong(id);
-  });
-}
-
-PyObject* remove_hook(PyObject* self, PyObject* number) {
-  uint64_t id = PyLong_AsUnsignedLongLong(number);
-  if (PyErr_Occurred()) return nullptr;
-  return guarded([&] {
-    remove_tensor_hook(tensor_of(self), id);
-    remove_post_accumulate_hook(tensor_of(self), id);
-    return none();
+    return hook_remover(register_post_accumulate_hook(tensor_of(self), call, callable));
   });
 }
 
@@ -258,7 +247,6 @@ std::vector<PyMethodDef> autograd_methods() {
        "for a single element."},
       {"_register_hook", register_hook, METH_O, nullptr},
       {"_register_post_hook", register_post_hook, METH_O, nullptr},
-      {"_remove_hook", remove_hook, METH_O, nullptr},
       {"requires_grad_", fast(requires_grad_), METH_VARARGS | METH_KEYWORDS,
        "requires_grad_(requires_grad=True)\n--\n\nSet whether gradients are recorded for this leaf; returns it."},
       {"retain_grad", retain_grad_method, METH_NOARGS,
