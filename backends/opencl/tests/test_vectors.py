@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 import tesserack as ts
+from scipy import special
 from tesserack.nn import functional as F
 
 INF, NAN = float("inf"), float("nan")
@@ -122,3 +125,68 @@ def test_more_than_the_caches_hold() -> None:
     out = ts.zeros(x.numel() + 3, device="opencl")
     out[3:].copy_(ours)
     assert ts.equal(out.cpu()[3:], x) and out[:3].sum().item() == 0
+
+
+OTHERS: dict[str, Callable[..., Any]] = {
+    "lgamma": np.vectorize(math.lgamma),
+    "digamma": special.digamma,
+    "sigmoid": special.expit,
+    "rsqrt": lambda x: 1 / np.sqrt(x),
+    "pow": np.power,
+    "atan2": np.arctan2,
+}
+
+
+def oracle(name: str, *arguments: ts.Tensor) -> np.ndarray:
+    """What NumPy or SciPy makes of float64."""
+    arc = name.replace("a", "arc", 1) if name[1:] in ("sin", "cos", "tan", "sinh", "cosh", "tanh") else name
+    function = OTHERS.get(name) or getattr(np, arc, None) or getattr(special, name)
+    with np.errstate(all="ignore"):
+        return np.asarray(function(*(x.numpy() for x in arguments)))
+
+
+@pytest.mark.parametrize("name", UNARY)
+def test_float64(name: str) -> None:
+    """Within some units in the last place of what others compute, but beside zeros and poles of the gamma functions."""
+    ends = ts.tensor([1e-310, 1e300, 700.5, -709.5, 1 - 1e-16, 1 - 1e-12], dtype=ts.float64)
+    x = ts.cat([numbers().double(), ts.rand(300, dtype=ts.float64), ends])
+    if name in ("lgamma", "digamma"):
+        x = x[(x > 0) | (x != x)]
+    found, expected = getattr(ts, name)(x.to("opencl")).cpu().numpy(), oracle(name, x)
+    np.testing.assert_allclose(found, expected, rtol=2e-15, atol=4e-15 if name in ("lgamma", "digamma") else 1e-322)
+    assert ts.equal(
+        getattr(ts, name)(ts.tensor([-0.0], device="opencl", dtype=ts.float64)).cpu().signbit(),
+        getattr(ts, name)(ts.tensor([-0.0], dtype=ts.float64)).signbit(),
+    )
+
+
+@pytest.mark.parametrize("name", ["lgamma", "digamma"])
+def test_gamma_functions_below_zero(name: str) -> None:
+    x = -ts.rand(300, dtype=ts.float64) * 9 - 1e-3
+    found, expected = getattr(ts, name)(x.to("opencl")).cpu().numpy(), oracle(name, x)
+    np.testing.assert_allclose(found, expected, rtol=1e-11, atol=1e-11)
+
+
+@pytest.mark.parametrize("name", BINARY)
+def test_float64_of_two(name: str) -> None:
+    pairs = ts.tensor([(a, b) for a in SPECIAL for b in SPECIAL]).double()
+    x = ts.cat([pairs[:, 0], numbers(1).double(), ts.randn(300, dtype=ts.float64) * 9])
+    y = ts.cat([pairs[:, 1], numbers(2).double(), ts.randn(300, dtype=ts.float64)])
+    function = getattr(ts, name)
+    found = function(x.to("opencl"), y.to("opencl")).cpu().numpy()
+    if name in ("fmod", "remainder", "floor_divide"):  # exact, and of what others say, Python's
+        assert np.array_equal(found, function(x, y).numpy(), equal_nan=True)
+    else:
+        np.testing.assert_allclose(found, oracle(name, x, y), rtol=1e-15)
+
+
+@pytest.mark.parametrize(
+    "dtype", [ts.float16, ts.bfloat16, ts.float32, ts.bool, ts.int8, ts.uint32, ts.int64, ts.uint64]
+)
+def test_float64_beside_other_dtypes(dtype: ts.dtype) -> None:
+    x, y = (numbers()[18:101].abs() * 3).to(dtype), numbers(1)[18:101].double()
+    assert ts.equal((y.to("opencl") + x.to("opencl")).cpu(), y + x)
+    out = ts.empty(83, dtype=dtype)
+    if dtype.is_floating_point:
+        ours = ts.exp(y.to("opencl"), out=out.to("opencl"))
+        ts.testing.assert_close(ours.cpu(), ts.exp(y, out=out))

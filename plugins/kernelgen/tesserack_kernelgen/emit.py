@@ -7,7 +7,7 @@ from typing import Any
 
 from tesserack_kernelgen.dtypes import REAL
 
-__all__ = ["DIVISIONS", "EXP_PLAIN", "HELPERS", "constant", "program_text", "real"]
+__all__ = ["DIVISIONS", "EXP_PLAIN", "HELPERS", "NORMAL_POINTS", "constant", "program_text", "real"]
 
 _BOTH = {
     "copy": "{a}",
@@ -116,7 +116,6 @@ def _integer_helpers(T: str, U: str, bits: int) -> dict[str, str]:
 
 def _real_helpers(T: str) -> dict[str, str]:
     s = "f" if T == "f32" else ""
-    newton = 1 if T == "f32" else 2
     return {
         "mod": f"DEVICE {T} mod_{T}({T} a, {T} b) {{ {T} r = fmod(a, b); "
         f"return r != 0 ? ((r < 0) != (b < 0) ? r + b : r) : copysign(({T})0, b); }}",
@@ -129,36 +128,98 @@ def _real_helpers(T: str) -> dict[str, str]:
         f"  return q - f > 0.5{s} ? f + 1 : f;\n}}",
         "lgamma": f"DEVICE {T} lgamma_{T}({T} a) {{ "
         f"return a - a != 0 ? a * a : a <= 0 && floor(a) == a ? 1 / fabs(a - a) : lgamma(a); }}",
-        "erfinv": _ERFINV.replace("TYPE", T).replace("NEWTON", str(newton)).replace("@", s),
+        "erfinv": _ERFINV if T == "f32" else _ERFINV_F64,
         "digamma": _DIGAMMA.replace("TYPE", T).replace("@", s),
     }
 
 
-# Giles, "Approximating the erfinv function" (2010), then Newton's steps on erfc, which keeps the tails exact.
-_ERFINV = """DEVICE TYPE erfinv_TYPE(TYPE y) {
-  TYPE a = fabs(y);
+# Giles, "Approximating the erfinv function" (2010), then a step of Newton's on erfc, which keeps the tails exact.
+_ERFINV = """DEVICE f32 erfinv_f32(f32 y) {
+  f32 a = fabs(y);
   if (!(a < 1)) return a == 1 ? copysign(1 / (a - a), y) : (y - y) / (y - y);
-  TYPE w = -log((1 - a) * (1 + a)), x;
+  f32 w = -log((1 - a) * (1 + a)), x;
   if (w < 5) {
-    w -= 2.5@;
-    x = 2.81022636e-08@;
-    x = 3.43273939e-07@ + x * w; x = -3.5233877e-06@ + x * w; x = -4.39150654e-06@ + x * w;
-    x = 0.00021858087@ + x * w; x = -0.00125372503@ + x * w; x = -0.00417768164@ + x * w;
-    x = 0.246640727@ + x * w; x = 1.50140941@ + x * w;
+    w -= 2.5f;
+    x = 2.81022636e-08f;
+    x = 3.43273939e-07f + x * w; x = -3.5233877e-06f + x * w; x = -4.39150654e-06f + x * w;
+    x = 0.00021858087f + x * w; x = -0.00125372503f + x * w; x = -0.00417768164f + x * w;
+    x = 0.246640727f + x * w; x = 1.50140941f + x * w;
   } else {
     w = sqrt(w) - 3;
-    x = -0.000200214257@;
-    x = 0.000100950558@ + x * w; x = 0.00134934322@ + x * w; x = -0.00367342844@ + x * w;
-    x = 0.00573950773@ + x * w; x = -0.0076224613@ + x * w; x = 0.00943887047@ + x * w;
-    x = 1.00167406@ + x * w; x = 2.83297682@ + x * w;
+    x = -0.000200214257f;
+    x = 0.000100950558f + x * w; x = 0.00134934322f + x * w; x = -0.00367342844f + x * w;
+    x = 0.00573950773f + x * w; x = -0.0076224613f + x * w; x = 0.00943887047f + x * w;
+    x = 1.00167406f + x * w; x = 2.83297682f + x * w;
   }
   x *= a;
-  for (i32 step = 0; step < NEWTON; ++step) {
-    TYPE off = a < 0.5@ ? erf(x) - a : (1 - a) - erfc(x);
-    x -= off * 0.88622692545275801365@ * exp(x * x);
-  }
+  f32 off = a < 0.5f ? erf(x) - a : (1 - a) - erfc(x);
+  x -= off * 0.88622692545275801365f * exp(x * x);
   return copysign(x, y);
 }"""
+
+#: Wichura, "The percentage points of the normal distribution" (AS 241): quotients, of 0.180625 - (x/2)^2 up to 0.85,
+#: and of r - 1.6 and r - 5 with r = sqrt(-log((1 - |x|) / 2)), the last beyond r = 5.
+NORMAL_POINTS = (
+    (
+        (
+            *("2.5090809287301226727e+3", "3.3430575583588128105e+4", "6.7265770927008700853e+4"),
+            *("4.5921953931549871457e+4", "1.3731693765509461125e+4", "1.9715909503065514427e+3"),
+            *("1.3314166789178437745e+2", "3.3871328727963666080e+0"),
+        ),
+        (
+            *("5.2264952788528545610e+3", "2.8729085735721942674e+4", "3.9307895800092710610e+4"),
+            *("2.1213794301586595867e+4", "5.3941960214247511077e+3", "6.8718700749205790830e+2"),
+            *("4.2313330701600911252e+1", "1.0"),
+        ),
+    ),
+    (
+        (
+            *("7.74545014278341407640e-4", "2.27238449892691845833e-2", "2.41780725177450611770e-1"),
+            *("1.27045825245236838258e+0", "3.64784832476320460504e+0", "5.76949722146069140550e+0"),
+            *("4.63033784615654529590e+0", "1.42343711074968357734e+0"),
+        ),
+        (
+            *("1.05075007164441684324e-9", "5.47593808499534494600e-4", "1.51986665636164571966e-2"),
+            *("1.48103976427480074590e-1", "6.89767334985100004550e-1", "1.67638483018380384940e+0"),
+            *("2.05319162663775882187e+0", "1.0"),
+        ),
+    ),
+    (
+        (
+            *("2.01033439929228813265e-7", "2.71155556874348757815e-5", "1.24266094738807843860e-3"),
+            *("2.65321895265761230930e-2", "2.96560571828504891230e-1", "1.78482653991729133580e+0"),
+            *("5.46378491116411436990e+0", "6.65790464350110377720e+0"),
+        ),
+        (
+            *("2.04426310338993978564e-15", "1.42151175831644588870e-7", "1.84631831751005468180e-5"),
+            *("7.86869131145613259100e-4", "1.48753612908506148525e-2", "1.36929880922735805310e-1"),
+            *("5.99832206555887937690e-1", "1.0"),
+        ),
+    ),
+)
+
+
+def _normal_points(region: int) -> str:
+    texts = []
+    for coefficients in NORMAL_POINTS[region]:
+        text = coefficients[0]
+        for value in coefficients[1:]:
+            text = f"({text}) * r + {value}"
+        texts.append(f"({text})")
+    return " / ".join(texts)
+
+
+_ERFINV_F64 = f"""DEVICE f64 erfinv_f64(f64 y) {{
+  const f64 a = fabs(y);
+  if (!(a < 1)) return a == 1 ? copysign(1 / (a - a), y) : (y - y) / (y - y);
+  f64 r = 0.180625 - 0.25 * a * a;
+  if (a < 0.85) return 0.35355339059327376 * y * ({_normal_points(0)});
+  r = sqrt(-log(0.5 * (1 - a)));
+  f64 x;
+  if (r < 5) {{ r -= 1.6; x = {_normal_points(1)}; }}
+  else {{ r -= 5; x = {_normal_points(2)}; }}
+  return copysign(0.70710678118654752 * x, y);
+}}"""
 
 # Reflection below 0, the recurrence up to 10, then the asymptotic series (Abramowitz and Stegun 6.3.18).
 _DIGAMMA = """DEVICE TYPE digamma_TYPE(TYPE x) {
@@ -179,13 +240,13 @@ _DIGAMMA = """DEVICE TYPE digamma_TYPE(TYPE x) {
   return x > 1e17@ ? log(x) + below : log(x) - 0.5@ / x - y + sum + below;
 }"""
 
-# exp of float32 within a unit in the last place, without branches or calls: compilers turn loops over it into vectors.
-EXP_PLAIN = """#if defined(FP_FAST_FMAF) || defined(__FMA__) || defined(__ARM_FEATURE_FMA)
+_PLAIN_MAD = """#if defined(FP_FAST_FMAF) || defined(__FMA__) || defined(__ARM_FEATURE_FMA)
 #define PLAIN_MAD(a, b, c) fma(a, b, c)
 #else
 #define PLAIN_MAD(a, b, c) ((a) * (b) + (c))
 #endif
-DEVICE f32 exp_plain(f32 x) {
+"""
+_EXP_PLAIN = """DEVICE f32 exp_plain(f32 x) {
   const f32 low = x < -104.0f ? -104.0f : x, y = low > 89.0f ? 89.0f : low;
   const f32 t = PLAIN_MAD(y, 0x1.715476p+0f, 0x1.8p23f), m = t - 0x1.8p23f;
   const f32 r = PLAIN_MAD(m, -0x1.7f7d1cp-20f, PLAIN_MAD(m, -0x1.62e4p-1f, y));
@@ -197,6 +258,27 @@ DEVICE f32 exp_plain(f32 x) {
   const i32 n = (i32)AS_U32(t) - 0x4b400000, h = n >> 1;
   return (q + 1) * AS_F32((u32)(h + 127) << 23) * AS_F32((u32)(n - h + 127) << 23);
 }"""
+_EXP_PLAIN_F64 = """DEVICE f64 exp_plain(f64 x) {
+  const f64 low = x < -746.0 ? -746.0 : x, y = low > 710.0 ? 710.0 : low;
+  const f64 t = PLAIN_MAD(y, 0x1.71547652b82fep+0, 0x1.8p52), m = t - 0x1.8p52;
+  const f64 r = PLAIN_MAD(m, -0x1.a39ef35793c76p-33, PLAIN_MAD(m, -0x1.62e42fee00000p-1, y));
+  f64 q = PLAIN_MAD(0x1.1f95478c9ef76p-29, r, 0x1.af5ebcba2f3dcp-26);
+  q = PLAIN_MAD(q, r, 0x1.27e4c5b378841p-22);
+  q = PLAIN_MAD(q, r, 0x1.71ddf8550e1b7p-19);
+  q = PLAIN_MAD(q, r, 0x1.a01a01b0ae039p-16);
+  q = PLAIN_MAD(q, r, 0x1.a01a01afe4846p-13);
+  q = PLAIN_MAD(q, r, 0x1.6c16c16c1446ep-10);
+  q = PLAIN_MAD(q, r, 0x1.111111110f6b0p-7);
+  q = PLAIN_MAD(q, r, 0x1.555555555555ap-5);
+  q = PLAIN_MAD(q, r, 0x1.5555555555559p-3);
+  q = PLAIN_MAD(q, r, 0.5);
+  q = PLAIN_MAD(q, r * r, r);
+  const u64 n = AS_U64(t) - 0x4338000000000000ul + 4096, h = n >> 1;
+  return (q + 1) * AS_F64((h - 1025) << 52) * AS_F64((n - h - 1025) << 52);
+}"""
+#: exp of each C type within a unit in the last place, without branches or calls: compilers turn loops over it into
+#: vectors.
+EXP_PLAIN = {"f32": _PLAIN_MAD + _EXP_PLAIN, "f64": _PLAIN_MAD + _EXP_PLAIN_F64}
 
 HELPERS: dict[str, dict[str, str]] = {
     "f32": _real_helpers("f32"),

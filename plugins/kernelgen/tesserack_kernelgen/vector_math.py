@@ -6,20 +6,26 @@ running over every 997th float32, at most 2 units in the last place but for what
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 
-__all__ = ["BINARY", "DOUBLE", "OWN", "needed", "types"]
+__all__ = ["BINARY", "CALLS", "DOUBLE", "TEXTS", "by_element", "needed", "own", "types"]
 
 
-def types(v: str, vi: str, vd: str | None, lanes: int) -> str:
-    """What functions and programs are written in; ``vd`` is there where the device computes with float64."""
-    doubles = f"typedef {vd} VD;\n#define TO_VD(x) convert_{vd}(x)\n" if vd else ""
+def types(vector: Callable[[str, int], str], c: str, lanes: int, fp64: bool) -> str:
+    """What functions and programs are written in: vectors of C type ``c``, by the dialect's names of types."""
+    v, vi, vu = (vector(kind + c[1:], lanes) for kind in "fiu")
+    vd = vector("f64", lanes) if fp64 else ""
+    doubles = f"typedef {vd} VD;\n#define TO_VD(x) convert_{vd}(x)\n" if fp64 else ""
     return f"""{doubles}typedef {v} V;
 typedef {vi} VI;
+typedef {vu} VU;
+typedef {c} ELEMENT;
+typedef i{c[1:]} INTEGER;
 #define TO_V(x) convert_{v}(x)
 #define TO_VI(x) convert_{vi}(x)
 #define AS_V(x) as_{v}(x)
 #define AS_VI(x) as_{vi}(x)
+#define AS_VU(x) as_{vu}(x)
 #define LOAD_V(p) vload{lanes}(0, p)
 #define STORE_V(x, p) vstore{lanes}(x, 0, p)
 #define LANES {lanes}"""
@@ -42,14 +48,14 @@ def _polynomial(x: str, *coefficients: str) -> str:
     return text
 
 
-def _by_element(call: str, near: str, arguments: Iterable[str]) -> str:
+def by_element(call: str, near: str, arguments: Iterable[str]) -> str:
     """Statements that return ``y``, whose elements where ``near`` does not hold are computed by ``call`` one by one."""
     names = list(arguments)
-    given = "".join(f"  f32 of_{name}[LANES]; STORE_V({name}, of_{name});\n" for name in names)
+    given = "".join(f"  ELEMENT of_{name}[LANES]; STORE_V({name}, of_{name});\n" for name in names)
     one = call.format(*(f"of_{name}[j]" for name in names))
     return f"""  if (all({near})) return y;
-{given}  f32 taken[LANES]; STORE_V(y, taken);
-  i32 is_near[LANES]; STORE_V({near}, is_near);
+{given}  ELEMENT taken[LANES]; STORE_V(y, taken);
+  INTEGER is_near[LANES]; STORE_V({near}, is_near);
   for (i32 j = 0; j < LANES; ++j) if (!is_near[j]) taken[j] = {one};
   return LOAD_V(taken);"""
 
@@ -198,7 +204,7 @@ def _periodic(name: str, value: str) -> str:
 #else
   const V y = {name}({_NEAR} ? x : (V)(0));
 #endif
-{_by_element(name + "({})", _NEAR, "x")}
+{by_element(name + "({})", _NEAR, "x")}
 }}"""
 
 
@@ -245,7 +251,7 @@ _FMOD = """DEVICE V fmod_vector(V x, V y) {
 #endif
 }"""
 _FMOD_FAR = f"""DEVICE V fmod_far(V a, V b, V q, V y) {{
-{_by_element("fmod({}, {})", "(q < 0x1p23f)", ("a", "b"))}
+{by_element("fmod({}, {})", "(q < 0x1p23f)", ("a", "b"))}
 }}"""
 
 _MOD = """DEVICE V mod_vector(V a, V b) {
@@ -350,7 +356,7 @@ DEVICE V pow_vector(V base, V exponent) {
 
 _REDUCED = ("_mad", "_expm1_reduced")
 _QUARTER = (*_REDUCED, "_expm1_quarter")
-_TEXTS = {
+TEXTS = {
     "_mad": _MAD,
     "_expm1_reduced": _EXPM1_REDUCED,
     "_expm1_quarter": _EXPM1_QUARTER,
@@ -379,7 +385,7 @@ _TEXTS = {
     "lgamma": _LGAMMA,
     "pow": _POW,
 }
-_CALLS = {
+CALLS = {
     "exp": _REDUCED,
     **dict.fromkeys(("expm1", "tanh", "sinh", "cosh", "erf"), _QUARTER),
     **dict.fromkeys(("log2", "log1p"), ("_mad", "_split_log")),
@@ -393,15 +399,21 @@ _CALLS = {
     "pow": ("_mad",),
 }
 #: Instructions of two operands.
-BINARY = ("hypot", "fmod", "mod", "floordiv", "pow")
+BINARY = ("hypot", "fmod", "mod", "floordiv", "pow", "atan2")
 #: Which compute in float64.
 DOUBLE = ("pow",)
-#: Instructions that are ``NAME_vector`` of their operands.
-OWN = tuple(name for name in _TEXTS if not name.startswith("_"))
 
 
-def needed(instructions: Iterable[str]) -> str:
+def own(texts: Mapping[str, str]) -> list[str]:
+    """Instructions that are ``NAME_vector`` of their operands."""
+    return [name for name in texts if not name.startswith("_")]
+
+
+def needed(instructions: Iterable[str], texts: Mapping[str, str], calls: Mapping[str, Iterable[str]]) -> str:
     """The functions that these instructions call, each after those that it calls."""
-    called = {name for name in instructions if name in OWN}
-    called |= {inner for name in called for inner in _CALLS.get(name, ())}
-    return "\n".join(text for name, text in _TEXTS.items() if name in called)
+    called: set[str] = set()
+    asked = [name for name in instructions if name in texts]
+    while asked:
+        called.add(asked[-1])
+        asked += calls.get(asked.pop(), ())
+    return "\n".join(text for name, text in texts.items() if name in called)

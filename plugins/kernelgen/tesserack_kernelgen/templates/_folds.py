@@ -1,4 +1,4 @@
-"""Accumulators that are vectors, for serial devices: reductions of float32 and of what is computed in it."""
+"""Accumulators that are vectors, for serial devices: reductions in float32 and in float64."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
-from tesserack_kernelgen.vectors import vector_helpers
+from tesserack_kernelgen.vectors import lanes_of, vector_helpers
 
 if TYPE_CHECKING:
     from tesserack_kernelgen.call import Call
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 __all__ = ["DTYPES", "NOTHING", "Folding", "has_folds", "those"]
 
-#: Those that are computed in float32.
-DTYPES = ("float32", "float16", "bfloat16")
+#: Of each C type the dtypes that are computed in it.
+DTYPES = {"f32": ("float32", "float16", "bfloat16"), "f64": ("float64",)}
 #: A program that calls no function.
 NOTHING = SimpleNamespace(instructions=())
 _SEVERAL = 4  # accumulators of one output, so that additions need not wait for one another
@@ -30,7 +30,7 @@ def those(lanes: int) -> str:
 def has_folds(call: Call, fold: Fold, dtype: str) -> bool:
     """Whether vectors can accumulate what a reduction keeps."""
     dialect = call.card.dialect
-    return call.device.serial and dialect.vector_functions and fold.c == "f32" and not fold.located and dtype in DTYPES
+    return call.device.serial and dialect.vector_functions and not fold.located and dtype in DTYPES.get(fold.c, ())
 
 
 class Folding:
@@ -38,8 +38,9 @@ class Folding:
 
     def __init__(self, call: Call, x: Tensor, fold: Fold):
         self.x, self.fold = x, fold
-        self.lanes = max(4, call.device.simd_bytes // 4)
-        self.helpers = vector_helpers(call, NOTHING, [x.dtype], [], False, self.lanes) + "\n" + those(self.lanes)
+        self.lanes = lanes_of(call, fold.c)
+        types = vector_helpers(call, NOTHING, [x.dtype], [], False, self.lanes, fold.c)
+        self.helpers = types + "\n" + those(self.lanes)
 
     def _load(self, at: str, many: str) -> str:
         return f"load_{self.x.dtype}({self.x.pointer}, {at}, 1, {many})"
@@ -58,7 +59,7 @@ class Folding:
         return f"{{ const V v = {held}; {self.fold.add(acc, 'v')} }}"
 
     def along(self, loop: Callable[[str], str]) -> str:
-        """Folds into ``f32 acc`` what ``loop`` visits, given statements that fold ``run`` elements at ``line``."""
+        """Folds into ``acc`` what ``loop`` visits, given statements that fold ``run`` elements at ``line``."""
         names, n = [f"acc{k}" for k in range(_SEVERAL)], self.lanes
         several = " ".join(self.take(name, f"line + q + {k * n}") for k, name in enumerate(names))
         one_line = f"""idx q = 0;
@@ -69,13 +70,13 @@ class Folding:
         return f"""{self.start(names)}
   {loop(one_line)}
   {together}
-  f32 each[{n}];
+  ELEMENT each[{n}];
   STORE_V(acc0, each);
-  f32 acc = each[0];
+  ELEMENT acc = each[0];
   for (i32 j = 1; j < {n}; ++j) {{ {self.fold.add("acc", "each[j]")} }}"""
 
     def across(self, count: int, element: Callable[[str], str], kept: str) -> str:
-        """Folds rows of ``many`` elements side by side, from ``first`` to ``last``, into ``f32 {kept}[...]``.
+        """Folds rows of ``many`` elements side by side, from ``first`` to ``last``, into ``{kept}[...]``.
 
         Args:
             count: accumulators, that many vectors side by side.
@@ -91,5 +92,5 @@ class Folding:
     for (idx r = first; r < last; ++r) {{ {element("r")} {whole} }}
   else
     for (idx r = first; r < last; ++r) {{ {element("r")} {part} }}
-  f32 {kept}[{count * n}];
+  ELEMENT {kept}[{count * n}];
   {stores}"""

@@ -68,7 +68,7 @@ class Rows:
         rows = _SERIAL_ROWS if self.length < _LONG else 1
         self.group = (lanes, rows if device.serial else max(device.group // lanes, 1))
         #: The function of templates' expressions that is exp.
-        self.exp = "exp_plain" if device.serial and c == "f32" else "exp"
+        self.exp = "exp_plain" if device.serial and c in EXP_PLAIN else "exp"
 
     # --- operands ---------------------------------------------------------------------------------------------------
 
@@ -243,7 +243,7 @@ class Rows:
         if vectors and (self.beside >= _BESIDE if across else loop.width > 1):  # parts of vectors are slow
             made = VectorRows(self, loop)
             return made.across() if across else made.along()
-        helpers = "\n".join(filter(None, (helpers, EXP_PLAIN if self.exp == "exp_plain" else "")))
+        helpers = "\n".join(filter(None, (helpers, EXP_PLAIN[self.c] if self.exp == "exp_plain" else "")))
         if across:
             return self._columns(helpers, loop)
         lanes, rows = self.group

@@ -1,4 +1,4 @@
-"""Rows of float32 in vectors, on serial devices: along a row, or across rows that lie side by side.
+"""Rows in vectors, on serial devices: along a row, or across rows that lie side by side.
 
 The expressions are those of :class:`Rows`, in which operands and, across rows, all values are vectors.
 """
@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tesserack_kernelgen import vector_math
 from tesserack_kernelgen.dtypes import ITEMSIZE, name_of
 from tesserack_kernelgen.layout import coordinates
 from tesserack_kernelgen.templates._folds import DTYPES, NOTHING, those
 from tesserack_kernelgen.templates.reduce import Fold
-from tesserack_kernelgen.vectors import vector_helpers
+from tesserack_kernelgen.vectors import functions_text, lanes_of, vector_helpers
 
 if TYPE_CHECKING:
     from tesserack.backends import Launch
@@ -28,13 +27,13 @@ _EXP = "DEVICE V exp_plain(V x) { return exp_vector(x); }"
 
 
 def has_vector_rows(rows: Rows) -> bool:
-    """Whether all is computed in float32, and the dialect has functions of its vectors."""
+    """Whether all is in memory what it is computed in, or a half of it, and the dialect has functions of vectors."""
     call = rows.kernel.call
     used = [*(x.tensor for x in rows.loaded), *(x.tensor for x in rows.stores)]
     used += [*(x for _, x, _, _ in rows.row_values), *(x for x, _, _, _ in rows.row_stores)]
-    if not call.device.serial or not call.card.dialect.vector_functions or rows.c != "f32" or rows.has_code:
+    if not call.device.serial or not call.card.dialect.vector_functions or rows.has_code:
         return False
-    return all(x.dtype in DTYPES for x in used)
+    return all(x.dtype in DTYPES.get(rows.c, ()) for x in used)
 
 
 class VectorRows:
@@ -43,18 +42,20 @@ class VectorRows:
     def __init__(self, rows: Rows, loop: Loop):
         self.rows, self.loop, self.kernel = rows, loop, rows.kernel
         call = self.kernel.call
-        self.lanes = max(4, call.device.simd_bytes // 4)
+        self.c = rows.c
+        self.lanes = lanes_of(call, rows.c)
         operands = [x for x in (*call.outputs, *call.inputs) if hasattr(x, "strides")]
         touched = sum(x.numel * ITEMSIZE[name_of(x.dtype)] for x in operands)
         self.streamed = 0 < call.device.cache_bytes < 4 / 3 * touched
+        self.registered = DTYPES[rows.c][0]
 
     def along(self) -> Launch:
         """A row, or a few short ones, to an item."""
         rows, kernel, line = self.rows, self.kernel, "\n  "
         beside = rows.group[1]
-        steps = [self._reduction(*step) if step[1] else f"const f32 {step[0]} = {step[2]};" for step in rows.steps]
-        before = [f"const f32 {name} = {x.load(at, 'f32')};" for name, x, at, _ in rows.row_values]
-        row_writes = " ".join(x.store(at, value, "f32") for x, at, _, value in rows.row_stores)
+        steps = [self._reduction(*step) if step[1] else f"const {self.c} {step[0]} = {step[2]};" for step in rows.steps]
+        before = [f"const {self.c} {name} = {x.load(at, self.c)};" for name, x, at, _ in rows.row_values]
+        row_writes = " ".join(x.store(at, value, self.c) for x, at, _, value in rows.row_stores)
         body = f"""
   const idx length = {kernel.own_index(rows.length)}, inner = {self.loop.sizes[-1]};
   const idx end = {kernel.own_index(rows.count)}, from_row = (idx)GROUP(0) * {beside};
@@ -96,7 +97,7 @@ class VectorRows:
 
     def _load(self, x: Tensor, at: str, step: int, many: str = "many") -> str:
         if step == 0:
-            return f"(V)({x.load(at, 'f32')})"
+            return f"(V)({x.load(at, self.c)})"
         return f"load_{x.dtype}({x.pointer}, {at}, {self.kernel.index(step)}, {many})"
 
     def _loads(self, last: str, many: str = "many", beside: bool = False) -> str:
@@ -111,7 +112,7 @@ class VectorRows:
         k, loop, texts = len(self.rows.loaded), self.loop, []
         for number, x in enumerate(self.rows.stores):
             step = x.beside if beside else loop.last_step(k + number)
-            way = "stream" if self.streamed and x.tensor.dtype == "float32" and step == 1 else "store"
+            way = "stream" if self.streamed and x.tensor.dtype == self.registered and step == 1 else "store"
             at = loop.at(x.base, k + number, last)
             texts.append(f"const V made{number} = {x.expression};")
             given = f"{x.tensor.pointer}, {at}, {self.kernel.index(step)}, many, made{number}"
@@ -129,9 +130,10 @@ class VectorRows:
         loaded = {*(x.tensor.dtype for x in rows.loaded), *(x.dtype for _, x, _, _ in rows.row_values)}
         stored = {*(x.tensor.dtype for x in rows.stores), *(x.dtype for x, _, _, _ in rows.row_stores)}
         if self.streamed:
-            stored.add("float32")
-        types = vector_helpers(self.kernel.call, NOTHING, loaded, stored, self.streamed, self.lanes)
-        exp = [vector_math.needed(["exp"]), _EXP] if any("exp_plain" in text for text in self._expressions()) else []
+            stored.add(self.registered)
+        types = vector_helpers(self.kernel.call, NOTHING, loaded, stored, self.streamed, self.lanes, self.c)
+        called = any("exp_plain" in text for text in self._expressions())
+        exp = [functions_text(["exp"], self.c), _EXP] if called else []
         return "\n".join((types, those(self.lanes), *exp))
 
     def _expressions(self) -> list[str]:
@@ -142,14 +144,14 @@ class VectorRows:
 
     def _reduction(self, name: str, opcode: str, expression: str) -> str:
         """Along a row: in parts, so that rounding errors do not grow with the length."""
-        fold, n = Fold(opcode, "f32"), self.lanes
+        fold, n = Fold(opcode, self.c), self.lanes
         parts = [f"part{k}" for k in range(_SEVERAL)]
         several = " ".join(
             f"{{ {self._loads(f'(r + {k * n})', 'LANES')} const V v = {expression}; {fold.add(part, 'v')} }}"
             for k, part in enumerate(parts)
         )
         block = _SEVERAL * n * _BLOCK
-        return f"""f32 {name};
+        return f"""{self.c} {name};
   {{
   V whole = (V)({fold.start});
   {self.loop.outer()}
@@ -167,7 +169,7 @@ class VectorRows:
     {" ".join(fold.add("whole", part) for part in parts)}
   }}
   {self.loop.end()}
-  f32 each[{n}];
+  {self.c} each[{n}];
   STORE_V(whole, each);
   {name} = each[0];
   for (i32 j = 1; j < {n}; ++j) {{ {fold.add(name, "each[j]")} }}
@@ -186,7 +188,7 @@ class VectorRows:
 
     def _fold(self, name: str, opcode: str, expression: str) -> str:
         """Across rows: as :meth:`_reduction`, every element of the vector for itself."""
-        fold = Fold(opcode, "f32")
+        fold = Fold(opcode, self.c)
         return f"""V {name} = (V)({fold.start});
   {self.loop.outer()}
   for (idx from = 0; from < inner; from += {2 * _BLOCK}) {{

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from tesserack_kernelgen.dtypes import ITEMSIZE, name_of
+from tesserack_kernelgen.dtypes import ITEMSIZE, STORAGE, name_of
 from tesserack_kernelgen.kernel import Kernel
 from tesserack_kernelgen.layout import coordinates, merge
 from tesserack_kernelgen.templates._chunks import CHUNK, launch_chunks
-from tesserack_kernelgen.vectors import STORED, costly, has_vectors, vector_helpers, vector_program
+from tesserack_kernelgen.vectors import STORED, costly, has_vectors, lanes_of, streams, vector_helpers, vector_program
 
 if TYPE_CHECKING:
     from tesserack.backends import Launch
@@ -20,28 +20,30 @@ __all__ = ["by_vectors"]
 
 
 def by_vectors(call: Call, program: Any) -> Launch | None:
-    """``out_k = program(in...)`` in float32; None where elements one by one are as well off, or vectors cannot."""
+    """``out_k = program(in...)`` in float32, or in float64 where the call computes with it; None where elements one by
+    one are as well off, or vectors cannot."""
+    c = "f64" if call.compute == "float64" else "f32"
     operands = [*call.outputs, *(x for x in call.inputs if hasattr(x, "strides"))]
     stored = [name_of(x.dtype) for x in call.outputs]
-    if not has_vectors(call, program) or any(name not in STORED for name in stored):
+    if not has_vectors(call, program, c) or any(name not in STORED[c] for name in stored):
         return None
     sizes, strides = merge(call.outputs[0].shape, *(x.strides for x in operands))
-    lanes = max(4, call.device.simd_bytes // 4)
+    lanes = lanes_of(call, c)
     steps = [s[-1] if s else 1 for s in strides]
     length = sizes[-1] if sizes else 1
     in_order = all(step == 1 for step in steps[: len(stored)]) and all(step in (0, 1) for step in steps)
     if not costly(program) and (not in_order or (len(sizes) > 1 and length < lanes)):
         return None
     touched = sum(x.numel * ITEMSIZE[name_of(x.dtype)] for x in operands)
-    streamed = 0 < call.device.cache_bytes < 4 / 3 * touched and stored[0] == "float32" and in_order
-    return _Loop(call, program, lanes, streamed).launch(sizes, strides, steps)
+    streamed = in_order and streams(call, stored[0], c, touched)
+    return _Loop(call, program, c, lanes, streamed).launch(sizes, strides, steps)
 
 
 class _Loop:
     """The text of one loop."""
 
-    def __init__(self, call: Call, program: Any, lanes: int, streamed: bool):
-        self.call, self.program, self.lanes, self.streamed = call, program, lanes, streamed
+    def __init__(self, call: Call, program: Any, c: str, lanes: int, streamed: bool):
+        self.call, self.program, self.c, self.lanes, self.streamed = call, program, c, lanes, streamed
         self.kernel = Kernel(call, "pointwise")
 
     def launch(self, sizes: Sequence[int], strides: Sequence[Sequence[int]], steps: Sequence[int]) -> Launch:
@@ -86,18 +88,18 @@ class _Loop:
         loads, names, nth = [], [], len(outputs)
         for k, x in enumerate(call.inputs):
             if not hasattr(x, "strides"):
-                names.append(f"((V)({kernel.scalar(k, 'f32')}))")
+                names.append(f"((V)({kernel.scalar(k, self.c)}))")
                 continue
             tensor, step = kernel.input(k), self._step(steps[nth])
-            one = f"(V)({tensor.load(at[nth], 'f32')})"
+            one = f"(V)({tensor.load(at[nth], self.c)})"
             whole = f"load_{tensor.dtype}({tensor.pointer}, {at[nth]}, {step}, many)"
             loads.append(f"const V x{k} = {one if steps[nth] == 0 else whole};")
             names.append(f"x{k}")
             nth += 1
-        lines, values = vector_program(self.program, names)
+        lines, values = vector_program(self.program, names, self.c)
         stores = []
         for k, (out, value) in enumerate(zip(outputs, values, strict=True)):
-            way = "stream" if self.streamed and out.dtype == "float32" else "store"
+            way = "stream" if self.streamed and STORAGE[out.dtype] == self.c else "store"
             stores.append(f"{way}_{out.dtype}({out.pointer}, {at[k]}, {self._step(steps[k])}, many, {value});")
         text = "\n    ".join((*loads, *lines, *stores))
         return f"""for (idx i = {begin}; i < {end}; i += {self.lanes}) {{
@@ -117,4 +119,4 @@ class _Loop:
         call = self.call
         loaded = [name_of(x.dtype) for x in call.inputs if hasattr(x, "strides")]
         stored = [name_of(x.dtype) for x in call.outputs]
-        return vector_helpers(call, self.program, loaded, stored, self.streamed, self.lanes)
+        return vector_helpers(call, self.program, loaded, stored, self.streamed, self.lanes, self.c)

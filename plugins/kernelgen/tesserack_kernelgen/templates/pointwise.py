@@ -166,7 +166,7 @@ class Elementwise:
 def pointwise(call: Call) -> LaunchPlan:
     """``out_k = program(in...)``, several outputs in one loop."""
     c = register(call.compute)
-    if call.compute == "float32" and (launch := by_vectors(call, call.program)):
+    if call.compute in ("float32", "float64") and (launch := by_vectors(call, call.program)):
         return LaunchPlan([launch])
     kernel = Kernel(call, "pointwise")
     kernel.site = " ".join(("pointwise", *(name for name, *_ in call.program.instructions if name in DIVISIONS)))
