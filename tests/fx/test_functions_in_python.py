@@ -18,16 +18,6 @@ from tests.fx.compiled import ITEMS, TABLE, Net, Settings, W, X, prints, same
 CALLS = []
 
 
-class Straight(ts.autograd.Function):
-    @staticmethod
-    def forward(ctx, x):
-        return x.round()
-
-    @staticmethod
-    def backward(ctx, grad):
-        return grad
-
-
 def no_gradient_inside(x):
     with ts.no_grad():
         y = x * 2
@@ -73,8 +63,6 @@ PLAIN = [
     (lambda x: x.data * 2, (X,), "plain numbers|held"),
     (lambda x: x.numpy().sum(), (X,), "numpy"),
     (lambda x: ts.manual_seed(0) and x, (X,), "manual_seed"),
-    (lambda x: Straight.apply(x), (W,), "apply"),
-    (lambda x: ts.autograd.grad(x.square().sum(), x)[0], (W,), "grad"),
     (lambda x, f: f(x), (X, np.sin), "object|class"),
     (prints, (X,), "print"),
     (no_gradient_inside, (W,), "__exit__|gradients"),

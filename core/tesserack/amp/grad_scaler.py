@@ -9,6 +9,7 @@ from typing import Any
 
 from tesserack import _native
 from tesserack._native import Tensor
+from tesserack.autograd._whole import keeps_itself, whole
 from tesserack.backends._card import CARD
 
 __all__ = ["GradScaler", "OptState"]
@@ -26,6 +27,7 @@ def _fresh() -> dict[str, Any]:
     return {"stage": OptState.READY, "found_inf": None}
 
 
+@keeps_itself
 class GradScaler:
     """Multiplies the loss by a factor, divides the gradients by it, skips steps with infinite gradients, and adapts the
     factor: it falls after such a step and grows after ``growth_interval`` good ones.
@@ -62,6 +64,7 @@ class GradScaler:
     def _state(self, optimizer: Any) -> dict[str, Any]:
         return self._per_optimizer.setdefault(id(optimizer), _fresh())
 
+    @whole
     def scale(self, outputs: Any) -> Any:
         """A tensor, or a list or tuple of them, times the factor."""
         if not self._enabled:
@@ -72,6 +75,7 @@ class GradScaler:
             return type(outputs)(self.scale(value) for value in outputs)
         raise ValueError(f"scale: expected tensors, got {type(outputs).__name__}")
 
+    @whole
     def unscale_(self, optimizer: Any) -> None:
         """Divide the gradients of an optimizer's parameters by the factor, in place.
 
@@ -101,6 +105,7 @@ class GradScaler:
                     finite.append(parameter.grad.isfinite().all())
         return not all(bool(flag) for flag in finite)
 
+    @whole
     def step(self, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
         """Unscale if that was not done yet, and step unless a gradient is infinite or NaN."""
         if not self._enabled:
@@ -150,6 +155,7 @@ class GradScaler:
         with _native.no_grad():
             return not all(bool(grad.isfinite().all()) for grad in grads)
 
+    @whole
     def update(self, new_scale: float | Tensor | None = None) -> None:
         """Adapt the factor by what the steps since the last call met, or set it."""
         if not self._enabled:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from tesserack import _native
 from tesserack._native import Tensor
+from tesserack.autograd._whole import whole
 
 if TYPE_CHECKING:
     from tesserack.autograd.graph import GradientEdge
@@ -39,6 +40,7 @@ def _output_grads(outputs: tuple[Tensor, ...], given: Any) -> tuple[Tensor | Non
     return grads
 
 
+@whole
 def backward(
     tensors: TensorOrTensors | GradientEdge | Sequence[GradientEdge],
     grad_tensors: TensorOrTensors | None = None,
@@ -68,6 +70,7 @@ def _retain(retain_graph: bool | None, create_graph: bool) -> bool:
     return create_graph if retain_graph is None else retain_graph
 
 
+@whole
 def grad(
     outputs: TensorOrTensors | GradientEdge | Sequence[GradientEdge],
     inputs: TensorOrTensors | GradientEdge | Sequence[GradientEdge],

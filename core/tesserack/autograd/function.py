@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from tesserack import _native
 from tesserack._native import FunctionCtx, Tensor
+from tesserack.autograd._whole import take, takers
 
 __all__ = ["Function", "FunctionCtx", "once_differentiable"]
 
@@ -142,7 +143,16 @@ class Function:
             found = _jvp_rule[0](cls, args)
             if found is not None:
                 return found
-        return _native._function_apply(cls, cls.setup_context is not Function.setup_context, *args)
+        separate = cls.setup_context is not Function.setup_context
+        if takers:
+            found = take(_native._function_apply, (cls, separate, *args), {}, True, not _is_recorded(args))
+            if found is not NotImplemented:
+                return found
+        return _native._function_apply(cls, separate, *args)
+
+
+def _is_recorded(args: tuple[Any, ...]) -> bool:
+    return _native.is_grad_enabled() and any(isinstance(arg, Tensor) and arg.requires_grad for arg in args)
 
 
 def _in_order(cls: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:

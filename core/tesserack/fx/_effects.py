@@ -51,6 +51,8 @@ def is_impure_call(target: Any, kwargs: dict[str, Any], impure_random: bool) -> 
             return True
     except TypeError:  # what cannot be hashed
         return False
+    if getattr(target, "_is_impure", False) is True:
+        return True
     if not _of_ours(target):
         return False
     if str(getattr(target, "name", "")).startswith(_COMMUNICATES):

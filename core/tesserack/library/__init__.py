@@ -69,6 +69,11 @@ class CustomOp:
                 return by_rule(self, args)
         return self._call(*args, **kwargs)
 
+    @property
+    def default(self) -> CustomOp:
+        """Itself: it has one overload."""
+        return self
+
     def __repr__(self) -> str:
         return f"<custom operator {self.schema}>"
 

@@ -35,13 +35,17 @@ sys.modules[__name__].__class__ = _Operators
 del globals()["registry"]  # which the import above has set
 
 
-def _namespace(name: str) -> SimpleNamespace | None:
+class OperatorNamespace(SimpleNamespace):
+    """Operators that programs have defined, by name."""
+
+
+def _namespace(name: str) -> OperatorNamespace | None:
     if not _native._custom_operators():
         return None
     from tesserack import library
 
     found = library.in_namespace(name)
-    return SimpleNamespace(**found) if found else None
+    return OperatorNamespace(**found) if found else None
 
 
 def _find(name: str) -> Any:

@@ -14,6 +14,7 @@ from typing import Any
 
 import tesserack as ts
 from tesserack import Tensor
+from tesserack.autograd import _whole
 from tesserack.optim._counts import NUMBERS
 from tesserack.utils.hooks import RemovableHandle
 
@@ -47,6 +48,10 @@ def _with_hooks(run: Callable[..., Any]) -> Callable[..., Any]:
     def step(self: Optimizer, *args: Any, **kwargs: Any) -> Any:
         if self._stepping:
             return run(self, *args, **kwargs)
+        if _whole.takers:
+            found = _whole.take(step, (self, *args), kwargs)
+            if found is not NotImplemented:
+                return found
         self._stepping = True
         try:
             for pre in _hooks_of(self, "_step_pre_hooks"):
@@ -59,6 +64,7 @@ def _with_hooks(run: Callable[..., Any]) -> Callable[..., Any]:
         self._steps_taken += 1
         return result
 
+    _whole.entries.add(step.__code__)
     return step
 
 
@@ -85,6 +91,7 @@ def _check_defaults(defaults: Mapping[str, Any]) -> None:
             raise RuntimeError(f"optimizer: `fused` and `{other}` cannot be True together; give one of them")
 
 
+@_whole.keeps_itself
 class Optimizer:
     """Parameters in groups with options, and a state per parameter.
 
@@ -166,6 +173,7 @@ class Optimizer:
     def _check_group(self, group: Group) -> None:
         """Raise ``ValueError`` for options out of range; called with the defaults and with every group."""
 
+    @_whole.whole
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Drop all gradients; with ``set_to_none=False`` fill them with zeros instead."""
         for group in self.param_groups:

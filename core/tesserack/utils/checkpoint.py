@@ -15,7 +15,7 @@ from typing import Any
 from tesserack import _native
 from tesserack._native import Tensor
 from tesserack.amp._autocast import kept_regions
-from tesserack.autograd import Function, backward
+from tesserack.autograd import Function, _whole, backward
 from tesserack.autograd.graph import saved_tensors_hooks
 from tesserack.ops.random import default_generator
 from tesserack.utils._selective import (
@@ -80,6 +80,12 @@ def checkpoint(
     >>> x.grad
     tensor([2., 4.])
     """
+    if _whole.takers:
+        options = {"use_reentrant": use_reentrant, "context_fn": context_fn, "preserve_rng_state": preserve_rng_state,
+                   "determinism_check": determinism_check, "debug": debug, "early_stop": early_stop}  # fmt: skip
+        found = _taken(function, args, kwargs, options)
+        if found is not NotImplemented:
+            return found
     if use_reentrant is None:
         use_reentrant = True
         _warn_of_default("checkpoint")
@@ -105,6 +111,16 @@ def checkpoint(
         result = function(*args, **kwargs)
     run.complete = True
     return result
+
+
+def _taken(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], options: dict[str, Any]) -> Any:
+    """A call in a run that is captured: one that stands whole, or the function's where nothing is saved."""
+    if _native.is_grad_enabled():
+        return _whole.take(checkpoint, (function, *args), {**kwargs, **options}, computes=True)
+    return NotImplemented if options["context_fn"] else function(*args, **kwargs)
+
+
+_whole.entries.update((checkpoint.__code__, _taken.__code__))
 
 
 def _warn_of_default(name: str) -> None:

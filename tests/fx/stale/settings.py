@@ -43,7 +43,7 @@ SETTINGS: dict[str, Callable[[], Case]] = {
     "autocast and gradients": lambda: entered(ts.autocast("cpu", ts.bfloat16), lambda x: x @ W),
     "dtype of autocast": lambda: Case(
         lambda x: x.to(ts.get_autocast_dtype("cpu")), lambda: ts.set_autocast_dtype("cpu", ts.float16),
-        lambda: ts.set_autocast_dtype("cpu", ts.bfloat16), captured=False,
+        lambda: ts.set_autocast_dtype("cpu", ts.bfloat16),
     ),
     "default dtype": lambda: Case(
         lambda x: x + ts.ones(2), lambda: ts.set_default_dtype(ts.float64), lambda: ts.set_default_dtype(ts.float32)

@@ -38,7 +38,27 @@ std::vector<Tensor> tensor_list(PyObject* o, const char* what, bool optional) {
   return out;
 }
 
+// Who captures a run of the program: asked first, with (tensor, args, kwargs); NotImplemented where it goes on as ever.
+PyObject* g_on_backward = nullptr;
+
+PyObject* on_backward(PyObject*, PyObject* function) {
+  return guarded([&] {
+    PyRef before = PyRef::steal(std::exchange(g_on_backward, function == Py_None ? nullptr : Py_NewRef(function)));
+    return none();
+  });
+}
+
+PyObject* backward_taken(PyObject* self, PyObject* args, PyObject* kwargs) {
+  PyRef taker = PyRef::borrow(g_on_backward);
+  PyRef named = kwargs ? PyRef::borrow(kwargs) : PyRef::steal(PyDict_New());
+  return named ? PyObject_CallFunctionObjArgs(taker.get(), self, args, named.get(), nullptr) : nullptr;
+}
+
 PyObject* backward(PyObject* self, PyObject* args, PyObject* kwargs) {
+  if (g_on_backward) {
+    PyRef found = PyRef::steal(backward_taken(self, args, kwargs));
+    if (found.get() != Py_NotImplemented) return found.release();
+  }
   static const char* names[] = {"gradient", "retain_graph", "create_graph", "inputs", nullptr};
   PyObject *gradient = nullptr, *retain = nullptr, *create = nullptr, *inputs = nullptr;
   bool any = PyTuple_GET_SIZE(args) > 0 || kwargs;
@@ -225,6 +245,7 @@ PyMethodDef g_functions[] = {
     {"_will_run", py_will_run, METH_O, nullptr},
     {"_undo_versions", py_undo_versions, METH_VARARGS, nullptr},
     {"_run_has_inputs", py_run_has_inputs, METH_NOARGS, nullptr},
+    {"_on_backward", on_backward, METH_O, nullptr},
     {"_run_backward", run_engine, METH_VARARGS, nullptr},
     {"_queue_callback", queue_python_callback, METH_O, nullptr},
     {"_edge_stand_in", edge_stand_in, METH_VARARGS, nullptr},

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from tesserack import _native
+from tesserack.autograd._whole import own_state
 from tesserack.jit._compile import code as _code
 from tesserack.jit._compile.errors import NotProved
 from tesserack.jit._compile.state import ATOMS, TENSORS, Tokens, is_ours, once
@@ -53,6 +54,7 @@ class Seeds:
         self.codes: dict[types.CodeType, dict[str, Any]] = {}
         self.functions: dict[int, types.FunctionType] = {}
         self.reads: dict[tuple[types.CodeType, _code.Read], dict[str, Any]] = {}
+        self.divides = True  # whether functions without gradients are looked into
 
 
 _MOST = 3000  # values that are looked at for what a run may come to
@@ -122,6 +124,8 @@ class Before:
             self._pending += [type(value), *value]
         elif isinstance(value, dict) and len(value) < 1000:
             self._pending += [type(value), *value.values()]
+        elif isinstance(value, tuple(own_state)):
+            self._pending.append(type(value))
         elif type(value).__flags__ & (1 << 9) and not is_ours(type(value)):
             self._pending += [type(value), *getattr(value, "__dict__", {}).values()]
 
@@ -133,25 +137,28 @@ class Before:
         self.reads[code, read] = space
         self._pending += _code.resolve(space, read)
 
-    def _all(self, tokens: Tokens) -> list[tuple[str, Any]]:
-        """Each with what it is called. What a token has been made of is not looked at again for another."""
+    def _all(self, tokens: Tokens) -> list[tuple[types.CodeType, str, Any]]:
+        """Each with its code and what it is called. What a token has been made of is not looked at again."""
         found = [
-            (f"line {read.line}: the run changes {'.'.join((read.name, *read.path))}, a global",
+            (code, f"line {read.line}: the run changes {'.'.join((read.name, *read.path))}, a global",
              _tried(tokens_along, tokens, _code.resolve(space, read)))
-            for (_, read), space in self.reads.items()
+            for (code, read), space in self.reads.items()
         ]  # fmt: skip
         for function in self.functions.values():
             token = _tried(Tokens.of, tokens, cells(function))
-            found.append((f"the run changes what {function.__name__} closes over", token))
+            found.append((function.__code__, f"the run changes what {function.__name__} closes over", token))
         return found
 
     def after_roots(self) -> Tokens:
         """What has made the tokens of the roots, and no others."""
         return self._split.split()
 
-    def check(self, found: list[Any], functions: list[types.FunctionType], roots: Tokens) -> None:
+    def check(
+        self, found: list[Any], functions: list[types.FunctionType], roots: Tokens, apart: set[types.CodeType]
+    ) -> None:
         """``NotProved`` where a run has changed what it may read; passing where it was not known that it would come
-        to a function. ``roots`` has made the tokens of the roots, and no others.
+        to a function. ``roots`` has made the tokens of the roots, and no others. What codes ``apart`` read, which run
+        as Python every time, does not count.
         """
         for code, _, read in found:
             if (code, read) not in self.reads:
@@ -159,8 +166,8 @@ class Before:
         for function in functions:
             if id(function) not in self.functions:
                 raise NotProved(f"{function.__name__} is reached in a way that is known only now", passing=True)
-        for (reason, before), (_, now) in zip(self._tokens, self._all(roots), strict=True):
-            if before != now:
+        for (code, reason, before), (_, _, now) in zip(self._tokens, self._all(roots), strict=True):
+            if before != now and code not in apart:
                 raise NotProved(reason, passing=True)  # as what is kept for the next run is
 
 

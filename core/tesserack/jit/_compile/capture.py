@@ -78,7 +78,7 @@ def run(
         read = Before(roots, pytree.tree_leaves((args, kwargs)), seeds)
     except NotProved as error:
         return function(*args, **kwargs), error
-    watch = Watch(read.kept.kept if closely and Steps.possible() else None)
+    watch = Watch(read.kept.kept if closely and Steps.possible() else None, seeds.divides)
     recorder = kind(watch, _names(roots[0], len(inputs.tensors)), inputs.tensors)
     _state.compiling = getattr(_state, "compiling", 0) + 1
     try:
@@ -97,9 +97,11 @@ def run(
             told = "the run changes what it reads: an attribute, a list, or how a tensor lies in memory"
             raise NotProved(told, passing=True)
         dependencies.check_closures()
-        read.check(dependencies.found, dependencies.ran(), read.after_roots())
+        read.check(dependencies.found, dependencies.ran(), read.after_roots(), watch.inner.difference(watch.codes))
         return result, _captured(recorder, dependencies, inputs, result, watch.is_new)
     except NotProved as error:
+        if recorder.whole.divided:
+            seeds.divides, error = False, NotProved(error.reason, passing=True, final=False)
         seeds.codes.update(watch.codes)
         seeds.reads.update(watch.steps.reads if watch.steps is not None else {})
         if dependencies is not None:
@@ -136,6 +138,7 @@ def _captured(
         else:
             results.append(("made", makers.of(leaf)))
     _refuse_held_containers(result, held)
+    recorder.whole.finish(held, is_new, dependencies.read_names())
     module = recorder.finish(dependencies, known)
     if recorder.changed and (catcher := dependencies.catches()):
         raise NotProved(f"{catcher} goes on after errors, and what is written or drawn before them stays so")

@@ -10,6 +10,7 @@ import types
 from typing import Any, NamedTuple
 
 from tesserack.jit._compile.errors import NotProved
+from tesserack.ops import OperatorNamespace
 
 __all__ = [
     "HIDDEN",
@@ -191,7 +192,7 @@ def resolve(space: dict[str, Any], read: Read) -> list[Any]:
     """What a global is, and what each attribute of a module or class along the way is."""
     values = [space.get(read.name, vars(builtins).get(read.name, Absent))]
     for name in read.path:
-        if not isinstance(values[-1], (types.ModuleType, type)):
+        if not isinstance(values[-1], (types.ModuleType, type, OperatorNamespace)):
             break
         values.append(getattr(values[-1], name, Absent))
     return values

@@ -12,10 +12,11 @@ from collections import OrderedDict
 from typing import Any
 
 from tesserack import Tensor, _native
+from tesserack.amp import _autocast
 from tesserack.jit._compile import code as _code
 from tesserack.jit._compile.before import Before, cells, inner, tokens_along
 from tesserack.jit._compile.errors import NotProved
-from tesserack.jit._compile.state import Tokens, is_ours, once
+from tesserack.jit._compile.state import Tokens, autocast_dtypes, is_ours, once
 from tesserack.jit._compile.steps import TELLING
 from tesserack.jit._compile.watch import Watch, computes, is_of_library
 from tesserack.nn.parameter import Parameter
@@ -30,6 +31,7 @@ _MAKERS = frozenset({
     *(cls for cls in vars(types).values() if isinstance(cls, type)),
 })  # fmt: skip
 _ROOTS = (Tensor, Parameter)
+_AUTOCAST = _autocast.__file__
 
 
 class Dependencies:
@@ -46,6 +48,7 @@ class Dependencies:
         self.inputs = inputs
         self.given = [*inputs.tensors.values()]
         self._settle(before)
+        self._check_changing()
         self._check_calls()
 
     def _settle(self, before: Before) -> None:
@@ -119,6 +122,9 @@ class Dependencies:
         if self.abstract:
             found.append(abc.get_cache_token())
             tokens.watch("answer", abc.get_cache_token)
+        if any(code.co_filename == _AUTOCAST for code in self.own):
+            found.append(autocast_dtypes())
+            tokens.watch("answer", autocast_dtypes)
         return tuple(found)
 
     def _of_global(self, tokens: Tokens, code: types.CodeType, space: dict[str, Any], read: _code.Read) -> Any:
@@ -129,7 +135,9 @@ class Dependencies:
                 return values[0]  # which is called there, and each call is seen
             return tokens_along(tokens, values)
         except NotProved as error:
-            raise NotProved(f"line {read.line} reads {'.'.join((read.name, *read.path))}: {error.reason}") from None
+            raise NotProved(
+                f"{code.co_filename}:{read.line} reads {'.'.join((read.name, *read.path))}: {error.reason}"
+            ) from None
 
     def _of_own(self, tokens: Tokens, classes: dict[int, type]) -> Any:
         """Which functions, classes and settings the package's own functions read: programs put others there."""
@@ -177,6 +185,23 @@ class Dependencies:
                 raise NotProved(
                     f"{code.co_filename}:{code.co_firstlineno} ({code.co_name}) closes over something unknown"
                 )
+
+    def read_names(self) -> frozenset[str]:
+        """Names that the program reads: globals, and attributes of whatever."""
+        names = {name for _, _, read in self.found for name in (read.name, *read.path)}
+        return self.attributes | names
+
+    def _check_changing(self) -> None:
+        """``NotProved`` where the program looks at what changes with every call, as steps of optimizers do."""
+        known = {**self.inputs.changing, **self.tokens.changing}
+        read = self.read_names() if known else frozenset()
+        for value in known.values():
+            for name, item in vars(value).items():
+                if name in read and id(item) not in known and not callable(item):
+                    raise NotProved(
+                        f"the attribute {name!r} is read, of what may be the {type(value).__name__}, where it changes "
+                        "with every step"
+                    )
 
     def catches(self) -> str | None:
         """The name of a function that ran and goes on after errors."""

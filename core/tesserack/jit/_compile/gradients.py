@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 import tesserack as ts
@@ -9,6 +10,7 @@ from tesserack import Tensor
 from tesserack.fx.graph import Graph
 from tesserack.fx.node import Node, map_arg
 from tesserack.jit._compile.errors import NotProved
+from tesserack.jit._compile.whole import WholeCall
 from tesserack.utils import _pytree as pytree
 
 __all__ = ["check_gradients"]
@@ -23,8 +25,12 @@ def check_gradients(graph: Graph, values: dict[Node, Tensor], outputs: list[Node
         return
     found: dict[Node, Any] = {}
     for node in graph.nodes:
+        if isinstance(node.target, WholeCall):
+            continue
         try:
-            found[node] = _outline(values[node]) if node.op != "call_function" else _called(node, found)
+            found[node] = (
+                _outline(values[node]) if node.op != "call_function" or _of_whole(node) else _called(node, found)
+            )
         except Exception as error:
             raise NotProved(f"{node.target} cannot be followed without data: {error}") from error
     for node in outputs:
@@ -35,6 +41,11 @@ def check_gradients(graph: Graph, values: dict[Node, Tensor], outputs: list[Node
                 f"the result of {node.target} {has} gradients, unlike that of a step of a graph: they are switched "
                 "on or off on the way, or a function has a gradient of its own"
             )
+
+
+def _of_whole(node: Node) -> bool:
+    """Whether it takes a result of a call that stands whole, which is as the run's was."""
+    return node.target is operator.getitem and isinstance(getattr(node.args[0], "target", None), WholeCall)
 
 
 def _outline(x: Tensor) -> Tensor:

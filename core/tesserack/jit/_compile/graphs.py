@@ -20,6 +20,7 @@ from tesserack.jit._compile.dependencies import Dependencies
 from tesserack.jit._compile.errors import NotProved
 from tesserack.jit._compile.gradients import check_gradients
 from tesserack.jit._compile.watch import Watch
+from tesserack.jit._compile.whole import WholeCall, WholeCalls
 
 __all__ = ["GraphRecorder", "hands_out_values"]
 
@@ -111,7 +112,7 @@ class _GradientSwitches(TorchFunctionMode):
         self.watch, self.enabled = watch, ts.is_grad_enabled()
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if ts.is_grad_enabled() != self.enabled and not self.watch.paused:
+        if ts.is_grad_enabled() != self.enabled and not self.watch.paused and not self.watch.inside:
             self.watch.refuse(f"{func} is called where gradients are switched on or off")
         return func(*args, **(kwargs or {}))
 
@@ -124,24 +125,46 @@ class GraphRecorder:
         self.mode = _Recorder(self.graph, watch)
         self.switches = _GradientSwitches(watch)
         self.outputs: list[Tensor] = []
+        self.whole = WholeCalls(watch, self._put)
         for name, tensor in zip(names, tensors, strict=True):
             self.mode.last = self.graph.placeholder(name)
             self.mode.track(tensor, self.mode.last)
         watch.count = lambda: len(self.graph.nodes)
 
     def __enter__(self) -> GraphRecorder:
-        self.mode.__enter__()
-        self.switches.__enter__()
+        self._enter()
+        self.whole.__enter__()
         return self
 
-    def __exit__(self, *error: Any) -> None:
+    def _enter(self) -> None:
+        self.mode.__enter__()
+        self.switches.__enter__()
+
+    def _leave(self, *error: Any) -> None:
         self.switches.__exit__(*error)
         self.mode.__exit__(*error)
+
+    def __exit__(self, *error: Any) -> None:
+        self.whole.__exit__(*error)
+        self._leave(*error)
+
+    def _put(self, call: WholeCall) -> Any:
+        mode = self.mode
+        args = tuple(mode.node_of(tensor) for tensor in call.tensors)
+        self._leave()  # what runs within sees no modes, as it will not later
+        try:
+            result = call.first()
+        finally:
+            self._enter()
+        node = mode.graph.create_node("call_function", call, args, {}, name=call.__name__)
+        for k, output in enumerate(call.outputs):
+            mode.track(output, mode.graph.call_function(operator.getitem, (node, k)))
+        return result
 
     @property
     def changed(self) -> bool:
         """Whether something was written, or drawn."""
-        return self.mode.changed
+        return self.mode.changed or bool(self.whole.calls)
 
     def stop(self, results: Any) -> None:
         """Nothing: what was done is known."""

@@ -10,6 +10,7 @@ from tesserack import Tensor, _native
 from tesserack.jit._compile.dependencies import Dependencies
 from tesserack.jit._compile.errors import NotProved
 from tesserack.jit._compile.watch import PACKAGE, Watch
+from tesserack.jit._compile.whole import WholeCall, WholeCalls, check_parts, operator
 
 __all__ = ["Program", "ProgramRecorder"]
 
@@ -20,10 +21,11 @@ _VALUES_READ = "values of a tensor are read, and Python goes by them"
 class Program:
     """A graph that runs: ``run(tensors)`` gives its results. ``graph`` is what the program did."""
 
-    def __init__(self, graph: Any, recorded: bool) -> None:
-        self.graph = graph
-        self.exact = graph if recorded or graph.writes_memory else graph.specialised().optimised()
-        self.run = _native._GraphRunner(self.exact).run
+    def __init__(self, graph: Any, recorded: bool, calls: list[WholeCall]) -> None:
+        self.graph, self.calls = graph, calls
+        as_it_is = recorded or calls or graph.writes_memory
+        self.exact = graph if as_it_is else graph.specialised().optimised()
+        self.run = _native._GraphRunner(self.exact, "never" if calls else "again").run
 
     def __len__(self) -> int:
         return int(self.graph.num_nodes)
@@ -36,18 +38,26 @@ class ProgramRecorder:
         self.watch, self.tensors = watch, tensors
         watch.native = True
         # Which is not told to this object itself: the core's tracer is none that the collector of garbage sees through.
-        self.tracer = _native._Tracer(PACKAGE + "/", lambda text: watch.refuse(_VALUES_READ), False)
+        self.tracer = _native._Tracer(PACKAGE + "/", lambda text: watch.refuse_outside(_VALUES_READ), False)
         for name, tensor in zip(names, tensors, strict=True):
             self.tracer.add_input(tensor, name)
         watch.count = lambda: self.tracer.num_calls
         self.changed = False
+        self.whole = WholeCalls(watch, self._put)
+        self._some = ts.empty(0)  # a call of no tensors, too, comes to where gradients are recorded
 
     def __enter__(self) -> ProgramRecorder:
         self.tracer.begin()
+        self.whole.__enter__()
         return self
 
     def __exit__(self, *error: Any) -> None:
+        self.whole.__exit__(*error)
         self.tracer.cancel()
+
+    def _put(self, call: WholeCall) -> Any:
+        operator()(call.number, [self._some, *call.tensors])
+        return call.result
 
     def stop(self, results: Iterable[Tensor]) -> None:
         """What comes from now on is not the program's, which hands out these."""
@@ -56,7 +66,11 @@ class ProgramRecorder:
         leaves = {id(leaf): leaf for leaf in results}
         self.returned = [leaf for key, leaf in leaves.items() if key not in given]
         try:
-            self.graph: Any = self.tracer.end(self.returned).outer_level()
+            graph = self.tracer.end(self.returned)
+            check_parts(graph, self.whole.calls)
+            self.graph: Any = graph.outer_level()
+        except NotProved as error:
+            self.graph = error
         except RuntimeError as error:
             self.graph = NotProved(str(error))
 
@@ -70,10 +84,10 @@ class ProgramRecorder:
         if isinstance(graph, NotProved):
             raise graph
         for tensor, constant in zip(graph.captured, graph.constant, strict=True):
-            if not constant and id(tensor) not in known:
+            if not constant and id(tensor) not in known and tensor is not self._some:
                 raise NotProved("a tensor is used that is held where it cannot be seen")
         if graph.host_reader is not None:
             raise NotProved(f"{graph.host_reader} hands out values, or sizes that depend on them")
-        self.changed = graph.has_random or graph.writes_memory
+        self.changed = graph.has_random or graph.writes_memory or bool(self.whole.calls)
         recorded = ts.is_grad_enabled() and any(t.requires_grad for t in (*self.tensors, *graph.captured))
-        return Program(graph, recorded)
+        return Program(graph, recorded, self.whole.calls)

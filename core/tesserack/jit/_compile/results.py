@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import types
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -76,6 +77,61 @@ class Makers:
             self._done[id(value)] = lambda outputs, inputs, made: made[number]  # within itself
             self._done[id(value)] = self._once(number, value)
         return self._done[id(value)]
+
+    def arguments(self, value: Any) -> Maker:
+        """That of arguments: also of what is made by every call, and tells nothing by being the same."""
+        if type(value) is dict:
+            pairs = {key: self.arguments(item) for key, item in value.items()}
+            return lambda *given: {key: item(*given) for key, item in pairs.items()}
+        if type(value) in (tuple, list):
+            items = [self.arguments(item) for item in value]
+            cls = type(value)
+            return lambda *given: cls([item(*given) for item in items])
+        if id(value) in self.held:
+            return lambda *given: value
+        if isinstance(value, types.MethodType):
+            function, owner = self.arguments(value.__func__), self.arguments(value.__self__)
+            return lambda *given: types.MethodType(function(*given), owner(*given))
+        if type(value) is functools.partial:
+            parts = self.arguments((value.func, value.args, value.keywords))
+            return lambda *given: (lambda func, args, kwargs: functools.partial(func, *args, **kwargs))(*parts(*given))
+        if isinstance(value, types.FunctionType):
+            return self._function(value)
+        if isinstance(value, types.BuiltinFunctionType) and isinstance(value.__self__, types.ModuleType):
+            return lambda *given: value
+        return self.of(value)
+
+    def _function(self, value: types.FunctionType) -> Maker:
+        """A function that the run has made: what it closes over is made anew."""
+        if self.is_new(value) is False:
+            return lambda *given: value
+        if id(value) in self._done:
+            return self._done[id(value)]
+        number = len(self._done)
+        self._done[id(value)] = lambda outputs, inputs, made: made[number]  # that calls itself
+        cells = [self._cell(cell) for cell in value.__closure__ or ()]
+        defaults = self.arguments((value.__defaults__, value.__kwdefaults__))
+
+        def maker(outputs: Any, inputs: Any, made: dict[int, Any]) -> Any:
+            if number in made:
+                return made[number]
+            closure = tuple(types.CellType() for _ in cells)
+            new = types.FunctionType(value.__code__, value.__globals__, value.__name__, None, closure or None)
+            made[number] = new
+            new.__defaults__, new.__kwdefaults__ = defaults(outputs, inputs, made)
+            new.__dict__.update(value.__dict__)
+            for cell, content in zip(closure, cells, strict=True):
+                cell.cell_contents = content(outputs, inputs, made)
+            return new
+
+        self._done[id(value)] = maker
+        return maker
+
+    def _cell(self, cell: Any) -> Maker:
+        try:
+            return self.arguments(cell.cell_contents)
+        except ValueError:
+            raise NotProved("a function closes over a name that has no value yet") from None
 
     def _lives_on(self, value: Any) -> bool:
         return isinstance(value, (type, types.FunctionType)) and self.is_new(value) is False

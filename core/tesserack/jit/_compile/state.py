@@ -16,9 +16,12 @@ from typing import Any
 
 import tesserack as ts
 from tesserack import Tensor, _native
+from tesserack.autograd._whole import own_state
 from tesserack.jit._compile.errors import NotProved
+from tesserack.library import CustomOp
 from tesserack.nn.modules.module import Module
 from tesserack.nn.parameter import Buffer, Parameter
+from tesserack.ops import OperatorNamespace
 
 __all__ = [
     "ATOMS",
@@ -37,8 +40,9 @@ __all__ = [
 # Classes of objects whose tokens they are themselves.
 ATOMS = frozenset((
     type(None), bool, int, str, bytes, type(...), object, types.BuiltinFunctionType, ts.dtype, ts.device,
-    range, type(ts.strided), type(ts.contiguous_format), types.MethodDescriptorType, types.WrapperDescriptorType,
-    types.GetSetDescriptorType, types.MemberDescriptorType, _native.Operator, _native.OperatorMethod,
+    type(NotImplemented), range, type(ts.strided), type(ts.contiguous_format), types.MethodDescriptorType,
+    types.WrapperDescriptorType, types.GetSetDescriptorType, types.MemberDescriptorType, _native.Operator,
+    _native.OperatorMethod,
 ))  # fmt: skip
 _SIMPLE = ATOMS - {types.BuiltinFunctionType}  # which is noted besides
 _ANNOTATIONS = (types.GenericAlias, types.UnionType)
@@ -106,6 +110,7 @@ class Tokens:
         self.classes: dict[int, type] = {}
         self.functions: dict[types.CodeType, list[types.FunctionType]] = {}
         self.builtins: dict[int, Any] = {}
+        self.changing: dict[int, Any] = {}
         self.partials = False
         self.watched: list[tuple[Any, ...]] = []
         self._open: dict[int, int] = {}  # what is being looked at, or was, by the order of that
@@ -141,7 +146,7 @@ class Tokens:
     def split(self) -> Tokens:
         """One that has made the same tokens, and goes on by itself, with what it watches from then on."""
         made = Tokens()
-        for name in ("kept", "tensors", "modules", "classes", "builtins", "_open"):
+        for name in ("kept", "tensors", "modules", "classes", "builtins", "changing", "_open"):
             setattr(made, name, dict(getattr(self, name)))
         made.functions = {code: [*functions] for code, functions in self.functions.items()}
         made.partials = self.partials
@@ -277,10 +282,27 @@ class Tokens:
     def _object(self, value: Any) -> Any:
         """A plain object of a class written in Python: its attributes."""
         cls = type(value)
+        if isinstance(value, tuple(own_state)):
+            return self._changing(value)
+        if isinstance(value, OperatorNamespace):
+            return ("operators", *sorted(vars(value)))
+        if isinstance(value, CustomOp):  # what it runs, and how gradients flow, is looked up by every call
+            self.entry(vars(value), "vmap")
+            return ("operator", id(value), id(value.vmap))
         if not is_written(cls) or is_ours(cls):
             raise NotProved(f"an object of class {cls.__qualname__} is used, whose changes cannot be seen")
         self._class(cls)
         return ("object", id(value), self._same(cls), self._attributes(value), self._slots(value))
+
+    def _changing(self, value: Any) -> Any:
+        """An object that only calls use which stand whole: all that counts is what these calls are."""
+        self.changing[id(value)] = value
+        self._class(type(value))
+        own = vars(value)
+        methods = ("step", "zero_grad", "scale", "unscale_", "update")
+        for name in methods:
+            self.entry(own, name)
+        return ("changing", id(value), tuple(id(own.get(name)) for name in methods))
 
     def _slots(self, value: Any) -> Any:
         found = [(slot.__name__, slot.__get__(value, type(value))) for slot in slots(type(value)) if _has(value, slot)]
@@ -352,6 +374,19 @@ def quick_settings() -> tuple[Any, ...]:
     from tesserack.utils import settings
 
     return (*settings._state.values(), _autocast._state.cache, _autocast._state.depth > 0, _autocast.entered_regions())
+
+
+def autocast_dtypes() -> tuple[Any, ...]:
+    """The dtypes that this thread's regions would have, where they are not the usual ones; equal ones are the same."""
+    from tesserack.amp import _autocast
+
+    found = _autocast._state.dtypes.items()
+    return _same_tuple(tuple(sorted((k, str(v)) for k, v in found if v != _autocast._default_dtype(k))))
+
+
+@functools.lru_cache(maxsize=64)
+def _same_tuple(value: tuple[Any, ...]) -> tuple[Any, ...]:
+    return value
 
 
 def once(watched: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:

@@ -148,6 +148,8 @@ class Steps:
         plain = not isinstance(owner, (Tensor, type, types.ModuleType, types.FunctionType)) and not is_ours(cls)
         if plain and bool(cls.__flags__ & (1 << 9)) and self.is_new(owner):
             return
+        if isinstance(owner, _native.FunctionCtx):  # each call has one
+            return
         where = f"{frame.f_code.co_filename}:{frame.f_lineno} ({frame.f_code.co_name})"
         if not (isinstance(owner, Module) or (plain and is_written(cls))):
             told = f"{where} sets the attribute {name!r} of an object of class {cls.__qualname__}"

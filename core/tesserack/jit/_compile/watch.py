@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import gc
 import inspect
 import sys
@@ -15,6 +16,7 @@ from typing import Any
 
 from tesserack import Tensor, _native
 from tesserack._tensor.overrides import is_tensor_method_or_property
+from tesserack.autograd._whole import entries
 from tesserack.jit._compile.code import Read, asks_by_constant_names, catches, check, reads
 from tesserack.jit._compile.errors import NotProved
 from tesserack.jit._compile.steps import Steps
@@ -28,7 +30,8 @@ _LIBRARY = str(Path(types.__file__).parent)
 # Folders of this package whose functions only compute; what others do is not repeated by a graph.
 _COMPUTE = (
     "nn", "ops", "_tensor", "aten", "jit", "fx", "utils/_pytree.py", "func", "_subclasses", "__init__.py", "compat",
-    "library", "utils/homes.py", "distributions", "utils/warnings.py", "backends/_accessors.py",
+    "library", "utils/homes.py", "distributions", "utils/warnings.py", "backends/_accessors.py", "autograd/_whole.py",
+    "autograd/function.py", "amp/_autocast.py", "amp/_policies.py", "amp/autocast_mode.py",
 )  # fmt: skip
 _NOT = ("nn/parallel", "ops/random.py", "ops/control_flow.py")
 # Not getattr and hasattr: by which name is not seen, so nothing could be asked again.
@@ -56,7 +59,7 @@ _VALUES = (
 )
 # Methods of tensors and functions of the core that hand out, or take, what no graph sees, or change more than values.
 _REFUSED = frozenset({
-    "tolist", "numpy", "_numpy", "item", "data_ptr", "untyped_storage", "storage", "set_", "resize_", "backward",
+    "tolist", "numpy", "_numpy", "item", "data_ptr", "untyped_storage", "storage", "set_", "resize_",
     "register_hook", "requires_grad_", "share_memory_", "_manual_seed_all", "set_rng_state", "__array__", "__dlpack__",
     "retain_grad", "__setstate__", "_set_data", "set_grad_enabled", "_from_numpy", "from_numpy", "apply",
     "_get_num_threads", "is_anomaly_enabled", "is_anomaly_check_nan_enabled", "_default_generator", "memory_stats",
@@ -120,14 +123,21 @@ class Watch:
     done that a graph would not repeat.
     """
 
-    def __init__(self, known: dict[int, Any] | None = None) -> None:
-        """With what is ``known`` before the run, by its id, each step of it is looked at."""
+    def __init__(self, known: dict[int, Any] | None = None, divides: bool = True) -> None:
+        """With what is ``known`` before the run, by its id, each step of it is looked at.
+
+        ``divides``: of functions without gradients what they do is looked at, too.
+        """
+        self.divides = divides
         self.steps = None if known is None else Steps(self, known)
         self.codes: dict[types.CodeType, dict[str, Any]] = {}
         self.own: dict[types.CodeType, dict[str, Any]] = {}  # of this package's functions
         self.reason: NotProved | None = None
         self.abstract = False  # whether abstract classes were asked who belongs to them
         self._importing = 0
+        self.inside = False  # within a call that stands whole
+        self.inner: set[types.CodeType] = set()  # what runs there
+        self.opaque = 0  # how deep the run is in operators that programs define
         self.count: Callable[[], int] = int  # how many operators have been written down
         self.native = False  # whether it is written down where gradients are switched off
         self.paused = False  # while an operator runs, and is written down
@@ -181,14 +191,23 @@ class Watch:
         """Functions that go on after errors, of operators if that is known."""
         return self.steps.catchers if self.steps is not None else filter(catches, self.codes)
 
+    def line(self) -> str:
+        """The line of the program that runs."""
+        return _line(sys._getframe(1))
+
     def refuse(self, reason: str, passing: bool = False, final: bool = True) -> None:
         """Note a reason; the first counts."""
         if self.reason is None:
             self.reason = NotProved(reason, passing, final)
 
+    def refuse_outside(self, reason: str) -> None:
+        """Note a reason that is none within calls that stand whole."""
+        if not (self.inside or self.opaque):
+            self.refuse(reason)
+
     def follows(self, frame: types.FrameType) -> bool:
         """Whether a frame is the program's, or of a library that it calls, and what it does counts."""
-        if self.paused or self._collecting or self._importing:
+        if self.paused or self.inside or self.opaque or self._collecting or self._importing:
             return False
         code = frame.f_code
         away = code.co_filename.startswith((PACKAGE, "<frozen importlib"))
@@ -196,6 +215,15 @@ class Watch:
 
     def _event(self, frame: types.FrameType, event: str, arg: Any) -> None:
         if self.paused or self._collecting:
+            return
+        if self.inside:
+            if event == "call" and not frame.f_code.co_filename.startswith(PACKAGE):
+                self.inner.add(frame.f_code)
+            return
+        if frame.f_code in _opaque_codes() and event in ("call", "return"):
+            self.opaque += 1 if event == "call" else -1
+            return
+        if self.opaque:
             return
         if self.reason is not None:
             if event == "call" and not self.reason.final and self.follows(frame):
@@ -213,6 +241,8 @@ class Watch:
     def _called(self, frame: types.FrameType) -> None:
         code = frame.f_code
         name = code.co_filename
+        if code in entries:
+            return  # which stands whole
         if name.startswith(PACKAGE):
             inside = name[len(PACKAGE) + 1 :]
             if not inside.startswith(_COMPUTE) or inside.startswith(_NOT):
@@ -260,6 +290,24 @@ class Watch:
         ):
             return
         self.refuse(f"{_line(frame)} calls {name}, which may do anything")
+
+
+@functools.cache
+def _opaque_codes() -> frozenset[types.CodeType]:
+    """What runs the program's own operators, whose insides are no part of graphs."""
+    from tesserack import library
+    from tesserack.library import _gradient, definitions
+
+    kernels = [code for code in _inner(_gradient.autograd_kernel.__code__) if code.co_name == "kernel"]
+    of_keys = [code for code in _inner(definitions._set.__code__) if code.co_name == "<lambda>"]
+    return frozenset([library._run_kernel.__code__, *kernels, *of_keys])
+
+
+def _inner(code: types.CodeType) -> Iterable[types.CodeType]:
+    for const in code.co_consts:
+        if isinstance(const, types.CodeType):
+            yield const
+            yield from _inner(const)
 
 
 def _is_help(frame: types.FrameType | None) -> bool:

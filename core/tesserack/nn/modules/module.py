@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from tesserack import Tensor
+from tesserack.autograd._whole import whole
 from tesserack.backends import _accessors
 from tesserack.nn.modules._convert import ConvertMixin
 from tesserack.nn.modules._hooks import (
@@ -350,6 +351,7 @@ class Module(HookMixin, TraversalMixin, ConvertMixin, StateDictMixin):
             parameter.requires_grad_(requires_grad)
         return self
 
+    @whole
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Drop the gradients of all parameters, or fill them with zeros."""
         for parameter in self.parameters():

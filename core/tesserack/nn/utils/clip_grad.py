@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 
 import tesserack as ts
 from tesserack import Tensor, no_grad
+from tesserack.autograd._whole import whole
 
 __all__ = ["clip_grad_norm", "clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_", "get_total_norm"]
 
@@ -46,6 +47,7 @@ def get_total_norm(
     return total
 
 
+@whole
 def clip_grads_with_norm_(
     parameters: Tensor | Iterable[Tensor], max_norm: float, total_norm: Tensor, foreach: bool | None = None
 ) -> None:
@@ -58,6 +60,7 @@ def clip_grads_with_norm_(
             grad.mul_(scale.to(grad.device))
 
 
+@whole
 def clip_grad_norm_(
     parameters: Tensor | Iterable[Tensor],
     max_norm: float,
@@ -83,6 +86,7 @@ def clip_grad_norm_(
     return total
 
 
+@whole
 def clip_grad_value_(parameters: Tensor | Iterable[Tensor], clip_value: float, foreach: bool | None = None) -> None:
     """Limit every element of the gradients to ``[-clip_value, clip_value]``, in place.
 
@@ -99,6 +103,7 @@ def clip_grad_value_(parameters: Tensor | Iterable[Tensor], clip_value: float, f
             grad.clamp_(min=-limit, max=limit)
 
 
+@whole
 def clip_grad_norm(
     parameters: Tensor | Iterable[Tensor],
     max_norm: float,

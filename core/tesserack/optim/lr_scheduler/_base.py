@@ -7,6 +7,7 @@ import warnings
 from typing import Any
 
 from tesserack import Tensor
+from tesserack.autograd._whole import keeps_itself, whole
 from tesserack.optim.optimizer import Optimizer
 
 
@@ -29,6 +30,7 @@ EPOCH_DEPRECATION_WARNING = (
 )
 
 
+@keeps_itself
 class LRScheduler:
     """Sets ``group["lr"]`` of every parameter group at each :meth:`step`.
 
@@ -44,6 +46,11 @@ class LRScheduler:
     optimizer: Optimizer
     _is_initial = False  # while the rates of the first epoch, or of the one resumed, are set
     _get_lr_called_within_step = False  # of PyTorch's schedules' states; here nothing depends on it
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "step" in cls.__dict__:
+            cls.step = whole(cls.__dict__["step"])  # type: ignore[method-assign]
 
     def __init__(self, optimizer: Optimizer, last_epoch: int = -1) -> None:
         if not isinstance(optimizer, Optimizer):
@@ -74,6 +81,7 @@ class LRScheduler:
         finally:
             self._is_initial = False
 
+    @whole
     def step(self, epoch: int | None = None) -> None:
         """Go to the next epoch, or to ``epoch``; call it after ``optimizer.step()``."""
         if self._step_count == 1 and vars(self.optimizer).get("step") is not self.optimizer._step_known:

@@ -1,0 +1,69 @@
+"""Calls that stand whole in graphs: steps of optimizers, backward passes, functions with gradients of their own.
+
+Such a call runs as Python in every run of a graph, so that it sees all that Python has changed. Who captures a run puts
+what takes such calls into ``takers``; all others only look whether there is one.
+"""
+
+from __future__ import annotations
+
+import functools
+import types
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from tesserack import _native
+
+__all__ = ["entries", "keeps_itself", "own_state", "take", "takers", "whole"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+C = TypeVar("C", bound=type)
+Taker = Callable[[Callable[..., Any], tuple[Any, ...], dict[str, Any], bool, bool], Any]
+
+takers: list[Taker] = []  # of runs that are captured; the innermost last
+entries: set[types.CodeType] = set()  # of functions that ask whether they are taken
+own_state: list[type] = []  # whose objects change from call to call, and are used by such calls alone
+
+
+def take(
+    function: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    computes: bool = False,
+    divisible: bool = False,
+) -> Any:
+    """The result of the call by whoever captures the run; NotImplemented where it is to be made as ever.
+
+    ``computes``: it changes nothing but its arguments. ``divisible``: what it does are steps of a graph, if they are
+    known.
+    """
+    return takers[-1](function, args, kwargs, computes, divisible) if takers else NotImplemented
+
+
+def whole(function: F) -> F:
+    """Decorator: calls of the function stand whole in graphs."""
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if takers:
+            found = take(function, args, kwargs)
+            if found is not NotImplemented:
+                return found
+        return function(*args, **kwargs)
+
+    entries.add(call.__code__)
+    return call  # type: ignore[return-value]
+
+
+def keeps_itself(cls: C) -> C:
+    """Decorator: objects of the class change from call to call, and calls that use them stand whole."""
+    own_state.append(cls)
+    return cls
+
+
+def _backward(tensor: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return take(_native.Tensor.backward, (tensor, *args), kwargs)
+
+
+def watch_backward(on: bool) -> None:
+    """Whether ``Tensor.backward`` asks, as functions here do."""
+    _native._on_backward(_backward if on else None)

@@ -1,0 +1,268 @@
+"""Calls that stand whole in a graph: how they are made again, of what the graph's run has computed."""
+
+from __future__ import annotations
+
+import contextlib
+import dis
+import functools
+import itertools
+import threading
+import types
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from tesserack import Tensor, _native
+from tesserack.autograd import _whole
+from tesserack.jit._compile.code import lines_of
+from tesserack.jit._compile.errors import NotProved
+from tesserack.jit._compile.results import Makers
+from tesserack.utils import _pytree as pytree
+
+__all__ = ["OPERATOR", "WholeCall", "WholeCalls", "check_parts"]
+
+OPERATOR = "tesserack::_python_call"
+_by_number: weakref.WeakValueDictionary[int, WholeCall] = weakref.WeakValueDictionary()
+_numbers = itertools.count()
+
+
+class WholeCall:
+    """One such call. ``tensors`` are all that its arguments lead to; called with others, it gives its tensors."""
+
+    def __init__(
+        self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], computes: bool, line: str
+    ) -> None:
+        self.function, self.computes, self.line = function, computes, line
+        # What is gone through once, as `parameters()` gives it, is a list from here on.
+        self.args = tuple([*arg] if isinstance(arg, Iterator) else arg for arg in args)
+        self.kwargs = kwargs
+        self.tensors = [*_tensors((self.args, kwargs))]
+        self.regions = _regions()
+        self.number = next(_numbers)
+        self.outputs: list[Tensor] = []
+        self._make: Any = None
+        _by_number[self.number] = self
+        # As compilers' graphs call functions.
+        shown = args[0] if function is _native._function_apply else function
+        self.__name__ = getattr(shown, "__name__", "call").strip("_")
+        self.__qualname__, self.__module__ = self.__name__, "tesserack.whole_calls"
+
+    @property
+    def _is_impure(self) -> bool:
+        return not self.computes
+
+    def first(self) -> Any:
+        """The result in the run that is captured."""
+        result = self.function(*self.args, **self.kwargs)
+        leaves = pytree.tree_leaves(result)
+        self.outputs = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
+        self._others = [None if isinstance(leaf, Tensor) else leaf for leaf in leaves]
+        self._like = [_likeness(x) for x in self.outputs]
+        return result
+
+    def finish(self, held: dict[int, Any], is_new: Callable[[Any], bool | None]) -> None:
+        """Have it make its arguments anew from now on. ``NotProved`` where they hold what cannot be made."""
+        name = self.__name__
+        for other in self._others:
+            if not (other is None or isinstance(other, (bool, str)) or id(other) in held):
+                raise NotProved(f"{self.line} calls {name}, which returns more than tensors: {type(other).__name__}")
+        places = {id(tensor): k for k, tensor in enumerate(self.tensors)}
+        try:
+            makers = Makers(lambda tensor: ("output", places[id(tensor)]), held, is_new)
+            args, kwargs = makers.arguments(self.args), makers.arguments(self.kwargs)
+        except NotProved as error:
+            told = f"{self.line} calls {name} with what the run has made: {error.reason}"
+            raise NotProved(told, error.passing, error.final) from None
+        self._make = (args, kwargs)
+        self.args, self.kwargs, self.tensors, self.outputs = (), {}, [], []
+
+    def __call__(self, *tensors: Tensor) -> list[Tensor]:
+        """The tensors of its result, with these in the place of those that it was given."""
+        if self._make is None:  # while it is captured
+            self.result = self.first()
+            return self.outputs
+        made: dict[int, Any] = {}
+        args, kwargs = (make(tensors, (), made) for make in self._make)
+        with self.regions() if self.regions else _nothing:
+            result = self.function(*args, **kwargs)
+        leaves = pytree.tree_leaves(result)
+        outputs = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
+        others = [None if isinstance(leaf, Tensor) else leaf for leaf in leaves]
+        if others != self._others or [_likeness(x) for x in outputs] != self._like:
+            raise RuntimeError(
+                f"compile: {self.line} calls {self.__name__}, whose results are of other sizes, dtypes or values than "
+                "those that it was captured with, though its arguments are alike; decorate what calls it with "
+                "compiler.disable"
+            )
+        return outputs
+
+
+_nothing: Any = contextlib.nullcontext()
+
+
+def _likeness(x: Tensor) -> Any:
+    return (tuple(x.shape), x.stride() if x.layout is _native.strided else None, x.dtype, x.requires_grad)
+
+
+def _regions() -> Any:
+    """What enters the autocast regions of now again: casts that the program made there are steps of the graph."""
+    from tesserack.amp import _autocast
+
+    return _autocast.kept_regions() if any(_autocast._state.enabled.values()) else None
+
+
+def _tensors(value: Any, seen: set[int] | None = None, depth: int = 0) -> Iterator[Tensor]:
+    """Those that lists, tuples, dicts and functions that close over something hold, each once."""
+    seen = set() if seen is None else seen
+    if depth > 20 or id(value) in seen:
+        return
+    parts: Any = ()
+    if isinstance(value, Tensor):
+        seen.add(id(value))
+        yield value
+        return
+    if isinstance(value, (list, tuple)):
+        parts = value
+    elif isinstance(value, dict):
+        parts = value.values()
+    elif isinstance(value, functools.partial):
+        parts = (value.func, value.args, value.keywords)
+    elif isinstance(value, types.FunctionType) and value.__closure__:
+        seen.add(id(value))
+        parts = [cell.cell_contents for cell in value.__closure__ if _is_filled(cell)]
+    for part in parts:
+        yield from _tensors(part, seen, depth + 1)
+
+
+def _is_filled(cell: Any) -> bool:
+    try:
+        return cell.cell_contents is not cell
+    except ValueError:
+        return False
+
+
+# --- within a run that is captured -----------------------------------------------------------------------------------
+
+
+class WholeCalls:
+    """As a context, within a ``Watch``'s: takes the calls of this thread that stand whole. ``put`` has a recorder write
+    one down, and returns its result.
+    """
+
+    def __init__(self, watch: Any, put: Callable[[WholeCall], Any]) -> None:
+        self.watch, self.put = watch, put
+        self.divided = False  # whether there was one whose parts are steps
+        self.calls: list[WholeCall] = []
+        self._thread = threading.get_ident()
+
+    def __enter__(self) -> WholeCalls:
+        _whole.takers.append(self._take)
+        _whole.watch_backward(True)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        _whole.takers.remove(self._take)
+        _whole.watch_backward(bool(_whole.takers))
+        self.put = _put_nowhere  # what holds the run is let go at once
+
+    def _take(
+        self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], computes: bool, divisible: bool
+    ) -> Any:
+        watch = self.watch
+        if threading.get_ident() != self._thread or watch.paused or watch.inside or watch.opaque:
+            return NotImplemented
+        if divisible and watch.divides:
+            self.divided = True
+            return NotImplemented
+        line = watch.line()
+        watch.inside = True
+        try:
+            self.calls.append(call := WholeCall(function, args, kwargs, computes, line))
+            return self.put(call)
+        finally:
+            watch.inside = False
+
+    def finish(self, held: dict[int, Any], is_new: Callable[[Any], bool | None], read: frozenset[str]) -> None:
+        """``NotProved`` where a call cannot be made again, or writes what the program around it reads."""
+        for code in self.watch.inner:
+            for line, name in _writes(code):
+                if name in read:
+                    raise NotProved(
+                        f"{code.co_filename}:{line} ({code.co_name}) writes {name!r}, which is read outside of it"
+                    )
+        for call in self.calls:
+            call.finish(held, is_new)
+
+
+def _put_nowhere(call: WholeCall) -> Any:
+    raise RuntimeError("compile: the run is over")
+
+
+@functools.lru_cache(maxsize=4096)
+def _writes(code: types.CodeType) -> tuple[tuple[int, str], ...]:
+    """Globals and attributes that a code writes, with lines; not attributes of its first argument, a context."""
+    whole = [*dis.get_instructions(code)]
+    lines = lines_of(whole, code)
+    found = []
+    for place, instruction in enumerate(whole):
+        name = instruction.opname
+        if name in ("STORE_GLOBAL", "DELETE_GLOBAL"):
+            found.append((lines[place], str(instruction.argval)))
+        elif name in ("STORE_ATTR", "DELETE_ATTR"):
+            owner = whole[place - 1]
+            own = owner.opname.startswith("LOAD_FAST") and code.co_argcount and owner.argval == code.co_varnames[0]
+            if not (own and code.co_varnames[0] != "self"):
+                found.append((lines[place], str(instruction.argval)))
+    return tuple(found)
+
+
+def check_parts(graph: Any, calls: list[WholeCall]) -> None:
+    """``NotProved`` where a function uses tensors that the run has computed, and was not given."""
+    lines = {call.number: call for call in calls if call.computes}
+    given = {*graph.inputs}
+    for at in range(graph.num_nodes if lines else 0):
+        node = graph.node(at)
+        if node["op"] != OPERATOR or (call := lines.get(node["args"][0])) is None:
+            continue
+        own = {number for _, number in node["args"][1]}
+        for part in range(at + 1, node["end"]):
+            for number in _values(graph.node(part)["args"]):
+                producer = graph.value(number)["producer"]
+                outside = number in given if producer is None else producer < at
+                if outside and number not in own:
+                    raise NotProved(
+                        f"{call.line} calls {call.__name__}, which uses a tensor that it was not given as an argument"
+                    )
+
+
+def _values(args: Any) -> Iterator[int]:
+    for arg in args:
+        if isinstance(arg, tuple) and len(arg) == 2 and arg[0] == "%":
+            yield arg[1]
+        elif isinstance(arg, list):
+            yield from _values(arg)
+
+
+# --- as an operator of the core --------------------------------------------------------------------------------------
+
+
+def _run(call: Any, number: int, tensors: list[Tensor]) -> list[Tensor]:
+    whole = _by_number[number]
+    if whole._make is not None or whole.computes:
+        return whole(*tensors[1:])
+    keys = [(key, _native._exclude_key(key, True)) for key in ("Tracer", "Leaf")]  # nothing within is a step
+    try:
+        return whole(*tensors[1:])
+    finally:
+        for key, before in keys:
+            _native._exclude_key(key, before)
+
+
+@functools.cache
+def operator() -> Any:
+    """``operator(number, tensors)`` makes a call, given some tensor and those of its arguments."""
+    made = _native._define_operator(
+        OPERATOR + "(int number, Tensor[] tensors) -> Tensor[]", _run, "A call of Python.", "tesserack"
+    )
+    _native._set_kernel(OPERATOR, "Autograd", _run, "tesserack")
+    return made
