@@ -1277,6 +1277,7 @@ _SocketGroup: Any
 _abi_version: Any
 _adam_rule: Any
 _add_generator_method: Any
+_asks_overrides: Any
 _backend_kernels: Any
 _backend_reason: Any
 _backends: Any
@@ -1386,6 +1387,7 @@ _set_shown_package: Any
 _set_sparse: Any
 _set_warn_always: Any
 _sgd_rule: Any
+_skip_override: Any
 _sparse_parts: Any
 _start_device_profile: Any
 _start_kernel_profile: Any

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+import typing
+
 import pytest
 import tesserack as ts
 from tesserack import overrides
+from tesserack.compat.shims import serialization
 
 
 class Metres:
@@ -86,6 +91,90 @@ def test_wrapped_functions_in_python():
     assert double(ts.ones(1)).item() == 2
     x = Metres(3)
     assert double(x)[0] is double
+
+
+class Again(ts.Tensor):
+    """Runs every function anew, so that functions which it calls come here too."""
+
+    calls: typing.ClassVar[list[str]] = []
+
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        cls.calls.append(func.__name__)
+        return overrides.redispatch_function(func, types, args, kwargs)
+
+
+def test_redispatching_skips_one_function_and_no_more():
+    def double_and_one(x):
+        if overrides.has_torch_function_unary(x):
+            return overrides.handle_torch_function(double_and_one, (x,), x)
+        return x * 2 + x
+
+    x = ts.ones(2).as_subclass(Again)
+    Again.calls.clear()
+    assert double_and_one(x).tolist() == [3, 3] and Again.calls == ["double_and_one", "mul", "add"]
+    assert type(x.relu()) is ts.Tensor and x.shape == (2,) and Again.calls[3:] == ["relu"]
+    assert x.abs().tolist() == [1, 1] and Again.calls[4:] == ["abs"]  # nothing is left to skip
+    with overrides.DisableTorchFunctionSubclass():
+        assert not overrides.has_torch_function((x,)) and double_and_one(x).tolist() == [3, 3]
+
+
+def test_functions_in_python_come_to_modes():
+    seen = []
+
+    class Mode(overrides.TorchFunctionMode):
+        def __torch_function__(self, func, types, args=(), kwargs=None):
+            seen.append(func.__name__)
+            return func(*args, **(kwargs or {}))
+
+    @overrides.wrap_torch_function(lambda x: (x,))
+    def twice(x):
+        return x * 2
+
+    with Mode():
+        assert overrides.has_torch_function((ts.ones(1),)) and twice(3) == 6
+    assert seen == ["ones", "twice"] and not overrides.has_torch_function((ts.ones(1),))
+
+
+def test_indices_in_a_list_may_override():
+    class Index(ts.Tensor):
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            return func.__name__
+
+    assert ts.ones(3)[[ts.ones(1).as_subclass(Index)]] == "__getitem__"
+
+
+class Slotted(ts.Tensor):
+    __slots__ = ("inner", "unset")
+
+
+class Stated(ts.Tensor):
+    def __getstate__(self):
+        return {"told": self.told + 1}
+
+    def __setstate__(self, state):
+        self.told = state["told"]
+
+
+def test_slots_and_states_of_subclasses_go_along(tmp_path):
+    leaf = ts.ones(2, requires_grad=True)
+    x = leaf.as_subclass(Slotted)
+    x.inner = [1]
+    (x * 3).sum().backward()  # results are instances too
+    assert type(x * 3) is Slotted and leaf.grad.tolist() == [3, 3]
+    x = leaf.detach().as_subclass(Slotted)
+    x.inner, x.beside = [ts.ones(1)], "b"
+    serialization.save(x, tmp_path / "x.pt")
+    again = serialization.load(tmp_path / "x.pt", weights_only=False)
+    for made in (copy.copy(x), copy.deepcopy(x), pickle.loads(pickle.dumps(x)), again):
+        assert type(made) is Slotted and made.tolist() == [1, 1] and made.beside == "b"
+        assert made.inner[0].item() == 1 and not hasattr(made, "unset")
+    assert copy.copy(x).inner is x.inner and copy.deepcopy(x).inner[0] is not x.inner[0]
+    y = ts.ones(2).as_subclass(Stated)
+    y.told = 1
+    serialization.save(y, tmp_path / "y.pt")
+    assert serialization.load(tmp_path / "y.pt", weights_only=False).told == pickle.loads(pickle.dumps(y)).told == 2
 
 
 def test_the_subclass_of_a_subclass_comes_first():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+import typing
 
 import numpy as np
 import pytest
@@ -66,6 +67,63 @@ def test_copies_keep_the_class_and_what_it_holds():
     assert type(parameter) is Scaled and isinstance(parameter, ts.nn.Parameter) and not isinstance(x, ts.nn.Parameter)
     with pytest.raises(RuntimeError, match="Parameter: expected detach"):
         ts.nn.Parameter(Loses(ts.ones(2)))
+
+
+def test_copies_of_what_has_no_memory_are_made_by_clone():
+    class Plain(Scaled):
+        @classmethod
+        def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+            return args[0].values.clone()
+
+    with pytest.raises(RuntimeError, match="expected clone"):
+        copy.deepcopy(Plain(ts.ones(2), 1.0))
+    x = Scaled(ts.ones(2), 2.0, requires_grad=True)
+    made = copy.deepcopy(x)
+    assert type(made) is Scaled and made.requires_grad and made.is_leaf
+
+
+class Counted(ts.Tensor):
+    """Over memory, of a class that is told of every call."""
+
+    calls: typing.ClassVar[list[str]] = []
+    records: typing.ClassVar[list[bool]] = []
+
+    @classmethod
+    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+        cls.calls.append(str(func.overloadpacket.__name__))
+        made = super().__torch_dispatch__(func, types, args, kwargs)
+        cls.records.append(bool(getattr(made, "requires_grad", False)))
+        return made
+
+
+def test_instances_come_to_their_class_however_they_are_made():
+    for x in (Counted(2), ts.ones(2).as_subclass(Counted), ts.Tensor._make_subclass(Counted, ts.ones(2))):
+        Counted.calls.clear()
+        _ = ts.zeros_like(x), x.new_ones(3), x.neg()
+        assert Counted.calls == ["zeros_like", "new_ones", "neg"]
+
+
+def test_the_operator_itself_records_no_second_gradient():
+    x = ts.ones(2, requires_grad=True)
+    y = ts.Tensor._make_subclass(Counted, x, True)
+    Counted.records.clear()
+    y.neg().sum().backward()
+    assert not any(Counted.records) and y.grad.tolist() == [-1, -1]
+
+
+def test_modes_are_shown_the_copy_that_becomes_a_gradient():
+    made = []
+
+    class Mode(dispatch.TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            assert all(any(a is m for m in made) for a in args if isinstance(a, ts.Tensor)), func
+            made.append(func(*args, **(kwargs or {})))
+            return made[-1]
+
+    with Mode():
+        x = ts.ones(3, requires_grad=True)
+        (x * x).sum().backward()
+    assert x.grad.tolist() == [2, 2, 2]
 
 
 class Loses(Scaled):

@@ -39,7 +39,9 @@ bool is_private(const Tensor& g) {
 
 // A copy that nobody else sees, laid out as .grad is.
 Tensor private_copy(const Tensor& g, const Tensor& variable) {
-  if (g->payload || g->keys & key_bit(key::Python) || !same(g.sizes(), variable.sizes())) return detach(ops::clone(g));
+  const ThreadState& state = thread_state();
+  const bool asked = (g->keys | state.include) & ~state.exclude & key_bit(key::Python); // a mode is to see the copy
+  if (g->payload || asked || !same(g.sizes(), variable.sizes())) return detach(ops::clone(g));
   bool dense = is_dense(variable.sizes(), variable.strides());
   Tensor copy = dense ? empty_strided_tensor(g.sizes(), variable.strides(), g.dtype(), g.device())
                       : empty_tensor(g.sizes(), g.dtype(), g.device());

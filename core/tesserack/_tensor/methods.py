@@ -6,7 +6,7 @@ from tesserack import _native
 from tesserack._native import Stream, Tensor
 from tesserack._tensor.copying import deep_copy_of
 from tesserack._tensor.handles import HookHandle
-from tesserack._tensor.subclass import as_subclass, make_wrapper_subclass, no_dispatch, no_override
+from tesserack._tensor.subclass import as_subclass, has_no_memory, make_wrapper_subclass, no_dispatch, no_override
 
 TYPE_CHECKING = False  # typing takes a good part of the time to import the package
 if TYPE_CHECKING:
@@ -46,21 +46,43 @@ def __deepcopy__(self: Tensor, memo: dict[int, Any]) -> Tensor:
             "Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the moment; "
             "use .detach().clone() for this one"
         )
-    with _native.no_grad():
-        result = Tensor._make_subclass(type(self), deep_copy_of(self.detach(), memo), self.requires_grad)
     import copy
 
+    from tesserack._tensor.pickling import slots_of
+
+    with _native.no_grad():
+        result = _copied(self, memo)
     memo[id(self)] = result
     if self.grad is not None:
         result.grad = copy.deepcopy(self.grad, memo)
     if type(self) is not Tensor or self.__dict__:
         result.__dict__.update(copy.deepcopy(self.__dict__, memo))
+    for name, value in slots_of(self).items():
+        setattr(result, name, copy.deepcopy(value, memo))
     return result
 
 
+def _copied(self: Tensor, memo: dict[int, Any]) -> Tensor:
+    """A copy of the elements, as one of its class; a class that holds them itself has to make it by ``clone``."""
+    cls = type(self)
+    if cls is Tensor or not (self.is_meta or has_no_memory(self)):
+        return Tensor._make_subclass(cls, deep_copy_of(self.detach(), memo), self.requires_grad)
+    made = self.clone()
+    if type(made) is not cls:
+        raise RuntimeError(
+            f"__deepcopy__: expected clone() of {cls.__name__}, which has no memory of its own, to return another one, "
+            f"got {type(made).__name__}; define clone() or __deepcopy__() in the class"
+        )
+    return made.requires_grad_() if self.requires_grad else made
+
+
 def __copy__(self: Tensor) -> Tensor:
+    from tesserack._tensor.pickling import slots_of
+
     result = Tensor._make_subclass(type(self), self.detach(), self.requires_grad)
     result.__dict__.update(self.__dict__)
+    for name, value in slots_of(self).items():
+        setattr(result, name, value)
     return result
 
 

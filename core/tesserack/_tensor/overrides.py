@@ -11,8 +11,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from tesserack import _native
@@ -24,6 +25,7 @@ __all__ = [
     "DisableTorchFunction",
     "DisableTorchFunctionSubclass",
     "TorchFunctionMode",
+    "enable_reentrant_dispatch",
     "get_default_nowrap_functions",
     "handle_torch_function",
     "has_torch_function",
@@ -31,6 +33,7 @@ __all__ = [
     "has_torch_function_variadic",
     "is_tensor_like",
     "is_tensor_method_or_property",
+    "redispatch_function",
     "resolve_name",
     "wrap_torch_function",
 ]
@@ -147,13 +150,13 @@ def _overrides(argument: Any) -> bool:
 
 
 def has_torch_function(relevant_args: Iterable[Any]) -> bool:
-    """Whether one of the arguments overrides functions."""
-    return any(_overrides(argument) for argument in relevant_args)
+    """Whether a mode is on or one of the arguments overrides functions, and is to be asked now."""
+    return bool(_modes or any(map(_overrides, relevant_args))) and _native._asks_overrides()
 
 
 def has_torch_function_unary(argument: Any) -> bool:
-    """Whether the argument overrides functions."""
-    return _overrides(argument)
+    """Whether a mode is on or the argument overrides functions, and is to be asked now."""
+    return has_torch_function((argument,))
 
 
 def has_torch_function_variadic(*arguments: Any) -> bool:
@@ -166,14 +169,48 @@ def handle_torch_function(public_api: Any, relevant_args: Iterable[Any], *args: 
     return _dispatch(public_api, args, kwargs, [argument for argument in relevant_args if _overrides(argument)])
 
 
+def redispatch_function(func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+    """Run a function without asking the arguments' classes; those that it calls are asked as ever.
+
+    For ``__torch_function__``, where :class:`DisableTorchFunctionSubclass` would have none of them asked.
+
+    >>> import tesserack as ts
+    >>> class Named(ts.Tensor):
+    ...     @classmethod
+    ...     def __torch_function__(cls, func, types, args=(), kwargs=None):
+    ...         print(func.__name__)
+    ...         return redispatch_function(func, types, args, kwargs)
+    >>> x = ts.ones(2).as_subclass(Named)
+    >>> type(ts.add(x, 1)) is ts.Tensor
+    add
+    True
+    """
+    before = _native._skip_override(True)
+    try:
+        return func(*args, **(kwargs or {}))
+    finally:
+        _native._skip_override(before)
+
+
+@contextlib.contextmanager
+def enable_reentrant_dispatch() -> Iterator[None]:
+    """Within it, calls in a ``__torch_dispatch__`` record gradients, as the program's do."""
+    before = _native._exclude_key("Autograd", False)
+    try:
+        yield
+    finally:
+        _native._exclude_key("Autograd", before)
+
+
 def wrap_torch_function(dispatcher: Callable[..., Iterable[Any]]) -> Callable[..., Any]:
     """Decorator: a function in Python that arguments can override; ``dispatcher`` says which arguments count."""
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(function)
         def wrapped(*args: Any, **kwargs: Any) -> Any:
-            relevant = [argument for argument in dispatcher(*args, **kwargs) if _overrides(argument)]
-            return _dispatch(wrapped, args, kwargs, relevant) if relevant else function(*args, **kwargs)
+            relevant = [*dispatcher(*args, **kwargs)]
+            asked = has_torch_function(relevant)
+            return handle_torch_function(wrapped, relevant, *args, **kwargs) if asked else function(*args, **kwargs)
 
         return wrapped
 

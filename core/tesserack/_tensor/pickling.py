@@ -25,6 +25,9 @@ __all__ = [
     "rebuild_tensor",
     "reduce_generator",
     "reduce_tensor",
+    "set_state",
+    "slots_of",
+    "state_of",
 ]
 
 
@@ -63,7 +66,7 @@ def reduce_tensor(self: Tensor, protocol: int) -> tuple[Any, ...]:
     shape = tuple(self.shape)
     if type(self).__torch_dispatch__ is not Tensor.__torch_dispatch__ and has_no_memory(self):
         outline = shape, tuple(self.stride()), self.storage_offset(), name_of(self.dtype), str(self.device)
-        return rebuild_wrapper, (type(self), *outline, self.requires_grad), self.__dict__
+        return rebuild_wrapper, (type(self), *outline, self.requires_grad), state_of(self)
     from tesserack._tensor.pending import bits_of, physical
 
     bits = bits_of(self)
@@ -83,8 +86,40 @@ def reduce_tensor(self: Tensor, protocol: int) -> tuple[Any, ...]:
     arguments: tuple[Any, ...] = (type(self), data, name_of(self.dtype), *place)
     if bits:
         arguments = (*arguments, bits)
-    state = self.__dict__
+    state = state_of(self)
     return (rebuild_tensor, arguments, state) if state else (rebuild_tensor, arguments)
+
+
+def state_of(tensor: Tensor) -> Any:
+    """What a pickle or a copy keeps of an instance besides its elements: attributes, slots, or what its class says."""
+    given = getattr(type(tensor), "__getstate__", None)
+    if given is not None and given is not getattr(object, "__getstate__", None):
+        return tensor.__getstate__()  # type: ignore[attr-defined]
+    slots = slots_of(tensor)
+    return (tensor.__dict__, slots) if slots else tensor.__dict__
+
+
+def slots_of(tensor: Tensor) -> dict[str, Any]:
+    """The slots that an instance of a subclass has filled."""
+    if type(tensor) is Tensor:
+        return {}
+    import copyreg
+
+    names = copyreg._slotnames(type(tensor))  # type: ignore[attr-defined]
+    return {name: getattr(tensor, name) for name in names if hasattr(tensor, name)}
+
+
+def set_state(tensor: Tensor, state: Any) -> None:
+    """Give an instance what :func:`state_of` told, by ``__setstate__`` where its class has one."""
+    if hasattr(type(tensor), "__setstate__"):
+        tensor.__setstate__(state)  # type: ignore[attr-defined]
+        return
+    parts = state if isinstance(state, tuple) else (state,)
+    if len(parts) > 2:
+        raise RuntimeError(f"pickle: expected attributes, or those and slots, got a state of {len(parts)} parts")
+    for part in parts:
+        for name, value in (part or {}).items():
+            setattr(tensor, name, value)
 
 
 def rebuild_wrapper(

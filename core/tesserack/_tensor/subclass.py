@@ -10,7 +10,16 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-__all__ = ["DISPATCH_KEY", "as_subclass", "has_no_memory", "make_wrapper_subclass", "no_dispatch", "no_override"]
+__all__ = [
+    "DISPATCH_KEY",
+    "as_subclass",
+    "autograd_off",
+    "dispatch_off",
+    "has_no_memory",
+    "make_wrapper_subclass",
+    "no_dispatch",
+    "no_override",
+]
 
 DISPATCH_KEY = "Python"  # where calls come that __torch_dispatch__ answers
 
@@ -21,12 +30,35 @@ def has_no_memory(tensor: Tensor) -> bool:
 
 
 def no_dispatch(func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-    """The operator itself, whatever the classes of its arguments: what Tensor has as ``__torch_dispatch__``."""
-    before = _native._exclude_key(DISPATCH_KEY, True)
-    try:
+    """The operator itself, whatever the classes of its arguments: what Tensor has as ``__torch_dispatch__``.
+
+    Gradients were recorded before the call came to a class, and are not again.
+    """
+    with autograd_off(), dispatch_off():
         return func(*args, **(kwargs or {}))
-    finally:
-        _native._exclude_key(DISPATCH_KEY, before)
+
+
+class _Off:
+    """As a context: this thread's calls pass by a key."""
+
+    def __init__(self, key: str) -> None:
+        self._key = key
+
+    def __enter__(self) -> None:
+        self._before = _native._exclude_key(self._key, True)
+
+    def __exit__(self, *exc: object) -> None:
+        _native._exclude_key(self._key, self._before)
+
+
+def dispatch_off() -> _Off:
+    """Within it, no ``__torch_dispatch__`` is asked."""
+    return _Off(DISPATCH_KEY)
+
+
+def autograd_off() -> _Off:
+    """Within it, no gradient is recorded."""
+    return _Off("Autograd")
 
 
 def no_override(func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -36,15 +68,7 @@ def no_override(func: Any, types: Any, args: Any = (), kwargs: Any = None) -> An
 
 def as_subclass(self: Tensor, cls: type[Tensor]) -> Any:
     """This tensor's memory as an instance of a subclass; its gradient goes on. ``TypeError`` for other classes."""
-    if not (isinstance(cls, type) and issubclass(cls, Tensor)):
-        raise TypeError(f"as_subclass: expected a subclass of Tensor, got {cls!r}")
-    before = _native._overrides_off(True)
-    try:
-        view = self.view_as(self) if self.requires_grad else self.detach()
-    finally:
-        _native._overrides_off(before)
-    view.__class__ = cls
-    return view
+    return self._as_subclass(cls)
 
 
 def make_wrapper_subclass(

@@ -11,7 +11,7 @@ from tesserack.aten.operators import OpOverload, namespace
 from tesserack.aten.schema import FunctionSchema, parse
 from tesserack.ops.registry import said
 
-__all__ = ["Shown", "is_leaf", "random_names", "shown"]
+__all__ = ["Shown", "is_leaf", "overload_here", "random_names", "shown"]
 
 # Overloads that have another name there.
 _OVERLOADS = {
@@ -70,6 +70,21 @@ def _leaves() -> frozenset[str]:
     parted = {r["base"] for r in records if r["composite"]} - said("leaf", "leaf:inplace")
     written = {f"{r['base']}_" for r in records if r["base"] not in parted}
     return said("leaf") | (written - _RENAMED_THERE)
+
+
+def overload_here(name: str) -> str:
+    """The operator that serves an overload of ATen, ``"sum.dim"`` for ``"sum.dim_IntList"``. ``RuntimeError`` if none.
+
+    >>> overload_here("sum.dim_IntList"), overload_here("mul.Tensor")
+    ('sum.dim', 'mul')
+    """
+    base, _, overload = name.partition(".")
+    records = {record["name"] for record in _native._operators()}
+    renamed = (ours for ours, theirs in _OVERLOADS.items() if ours.partition(".")[0] == base and theirs == overload)
+    for candidate in (name, *renamed, base):
+        if candidate in records:
+            return candidate
+    raise RuntimeError(f"operator aten::{name} does not exist")
 
 
 class Shown:

@@ -7,7 +7,7 @@ from typing import Any
 
 from tesserack import _native, library
 from tesserack._native import Tensor
-from tesserack._tensor.overrides import handle_torch_function, has_torch_function_unary
+from tesserack._tensor.overrides import _overrides, handle_torch_function
 from tesserack.aten.missing import MissingNameError
 from tesserack.aten.schema import FunctionSchema, parse
 from tesserack.aten.signatures import SCHEMAS
@@ -32,7 +32,8 @@ def _overloads() -> dict[str, dict[str, dict[str, Any]]]:
 def _overriding(args: tuple[Any, ...]) -> list[Any]:
     """The arguments, and items of lists among them, whose classes take functions over."""
     flat = [item for arg in args for item in (arg if type(arg) in (list, tuple) else (arg,))]
-    return [arg for arg in flat if type(arg) is not Tensor and has_torch_function_unary(arg)]
+    found = [arg for arg in flat if type(arg) is not Tensor and _overrides(arg)]
+    return found if found and _native._asks_overrides() else []
 
 
 class OpOverload:

@@ -1,5 +1,6 @@
 #include "python/calls/overrides.h"
 #include "python/tensor/tensor_object.h"
+#include <utility>
 
 namespace ts::py {
 
@@ -10,6 +11,7 @@ namespace {
 PyObject* g_disabled = nullptr; // what a class has as __torch_function__ to override nothing
 PyObject* g_dispatch = nullptr; // dispatch(function, args, kwargs, relevant) of tesserack.overrides
 thread_local bool t_off = false;
+thread_local bool t_skip = false; // the next call that would ask goes on by itself
 thread_local int t_modes = 0;
 
 bool is_basic(PyObject* o) {
@@ -22,6 +24,14 @@ bool overrides(PyObject* o) {
   static PyObject* name = PyUnicode_InternFromString("__torch_function__");
   PyObject* found = _PyType_Lookup(Py_TYPE(o), name);
   return found && found != g_disabled;
+}
+
+bool any_overrides(PyObject* o) {
+  if (overrides(o)) return true;
+  if (!PyTuple_Check(o) && !PyList_Check(o)) return false;
+  for (Py_ssize_t k = 0; k < PySequence_Fast_GET_SIZE(o); ++k)
+    if (overrides(PySequence_Fast_GET_ITEM(o, k))) return true;
+  return false;
 }
 
 void collect(PyObject* o, PyObject* into) {
@@ -55,7 +65,7 @@ PyObject* dispatch(PyObject* function, PyObject* const* args, size_t nargs, PyOb
 int override_modes() { return t_modes; }
 
 PyObject* try_override(PyObject* function, PyObject* const* args, size_t nargs, PyObject* kwnames) {
-  if (t_off) return nullptr;
+  if (t_off || std::exchange(t_skip, false)) return nullptr;
   PyRef relevant = checked(PyList_New(0));
   size_t all = nargs + (kwnames ? static_cast<size_t>(PyTuple_GET_SIZE(kwnames)) : 0);
   for (size_t k = 0; k < all; ++k) collect(args[k], relevant.get());
@@ -64,7 +74,7 @@ PyObject* try_override(PyObject* function, PyObject* const* args, size_t nargs, 
 }
 
 PyObject* try_override_slot(const char* method, PyObject* a, PyObject* b) {
-  if (t_off || (!t_modes && !overrides(a) && !(b && overrides(b)))) return nullptr;
+  if (t_off || (!t_modes && !any_overrides(a) && !(b && any_overrides(b)))) return nullptr;
   PyRef function = checked(PyObject_GetAttrString(reinterpret_cast<PyObject*>(TensorType), method));
   PyObject* args[] = {a, b};
   return try_override(function.get(), args, b ? 2 : 1, nullptr);
@@ -85,6 +95,10 @@ PyObject* switch_off(PyObject*, PyObject* on) {
   t_off = on == Py_True;
   return PyBool_FromLong(before);
 }
+// _skip_override(on): whether the next call goes on without asking; returns how it was.
+PyObject* skip_next(PyObject*, PyObject* on) { return PyBool_FromLong(std::exchange(t_skip, on == Py_True)); }
+// _asks_overrides(): whether a function in Python is to ask now; one call that skips is then used up.
+PyObject* asks(PyObject*, PyObject*) { return PyBool_FromLong(!t_off && !std::exchange(t_skip, false)); }
 PyObject* set_modes(PyObject*, PyObject* count) {
   long n = PyLong_AsLong(count);
   if (n == -1 && PyErr_Occurred()) return nullptr;
@@ -96,6 +110,8 @@ PyObject* set_modes(PyObject*, PyObject* count) {
 PyMethodDef g_functions[] = {{"_set_overrides_disabled", set_disabled, METH_O, nullptr},
                              {"_watch_overrides", watch, METH_NOARGS, nullptr},
                              {"_overrides_off", switch_off, METH_O, nullptr},
+                             {"_skip_override", skip_next, METH_O, nullptr},
+                             {"_asks_overrides", asks, METH_NOARGS, nullptr},
                              {"_set_override_modes", set_modes, METH_O, nullptr},
                              {nullptr, nullptr, 0, nullptr}};
 

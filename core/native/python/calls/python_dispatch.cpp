@@ -267,14 +267,29 @@ void init_call_type(PyObject* module) {
 
 // --- registration ------------------------------------------------------------------------------------------------
 
-// _set_kernel(op or None, key, function or None, owner)
+// What stood at an operator's key, to be put there again: None, or a capsule of what stays where it is.
+PyObject* kept_kernel(const char* op, const std::string& key) {
+  const Kernel* found = op ? get_operator(op).table.find(kernel_key(key)) : nullptr;
+  return found ? PyCapsule_New(const_cast<Kernel*>(found), "tesserack.kernel", nullptr) : none();
+}
+
+Kernel given_kernel(PyObject* function, const char* owner) {
+  if (function == Py_None) return Kernel();
+  if (!PyCapsule_CheckExact(function)) return python_kernel(function, owner);
+  void* kept = PyCapsule_GetPointer(function, "tesserack.kernel");
+  if (!kept) throw_python();
+  return *static_cast<const Kernel*>(kept);
+}
+
+// _set_kernel(op or None, key, function, None or what an earlier call returned, owner) -> what stood there
 PyObject* set_kernel(PyObject*, PyObject* args) {
   const char *op, *key, *owner;
   PyObject* function;
   if (!PyArg_ParseTuple(args, "zsOs:_set_kernel", &op, &key, &function, &owner)) return nullptr;
   return guarded([&] {
-    install_kernel(op, key, function == Py_None ? Kernel() : python_kernel(function, owner));
-    return none();
+    PyRef before = PyRef::steal(kept_kernel(op, key));
+    install_kernel(op, key, given_kernel(function, owner));
+    return before.release();
   });
 }
 

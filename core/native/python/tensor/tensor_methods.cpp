@@ -3,6 +3,7 @@
 #include "ops/common/raw.h"
 #include "python/tensor/construct.h"
 #include "python/tensor/tensor_slots.h"
+#include "python/tensor/tensor_subclass.h"
 #include "runtime/backend.h"
 #include "runtime/empty.h"
 
@@ -59,7 +60,9 @@ PyObject* construct(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
         !kwargs || type != TensorType || PyDict_GET_SIZE(kwargs) == (where ? 1 : 0),
         "Tensor(): got an unexpected keyword argument; use tesserack.tensor(data, dtype=..., requires_grad=...)");
     Device device = where && where != Py_None ? expect_device(where, "Tensor") : default_device();
-    return wrap_as(type, legacy(args, device, type == TensorType));
+    Tensor made = legacy(args, device, type == TensorType);
+    mark_for(type, made);
+    return wrap_as(type, std::move(made));
   });
 }
 

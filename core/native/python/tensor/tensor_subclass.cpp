@@ -1,6 +1,7 @@
 // Tensors made as instances of a subclass: over the memory of another, or without any.
 #include "python/tensor/tensor_subclass.h"
 #include "autograd/meta.h"
+#include "dispatch/op_handles.h"
 #include "dispatch/operator.h"
 #include "python/calls/operator_object.h"
 #include "python/calls/parse.h"
@@ -47,8 +48,23 @@ PyObject* make_subclass(PyObject*, PyObject* args, PyObject* kwargs) {
     PyTypeObject* cls = expect_subclass(type, "_make_subclass");
     Tensor t = shallow_copy(expect_tensor(data, "_make_subclass"));
     if (on) set_requires_grad(t, true);
-    if (takes_over(cls)) mark(t);
+    mark_for(cls, t);
     return wrap_as(cls, std::move(t));
+  });
+}
+
+// as_subclass(self, cls): a view whose gradient goes on. What a class that takes calls over answers has an object
+// already.
+PyObject* as_subclass(PyObject* self, PyObject* type) {
+  return guarded([&] {
+    PyTypeObject* cls = expect_subclass(type, "as_subclass");
+    const Tensor& t = tensor_of(self);
+    Tensor view = requires_grad(t) ? ops::view(t, t.sizes()) : ops::detach(t);
+    mark_for(cls, view);
+    if (!view->wrapper) return wrap_as(cls, std::move(view));
+    PyRef object = PyRef::steal(wrap(std::move(view)));
+    if (PyObject_SetAttrString(object.get(), "__class__", type) < 0) throw_python();
+    return object.release();
   });
 }
 
@@ -87,6 +103,10 @@ PyObject* make_wrapper(PyObject*, PyObject* args) {
 
 } // namespace
 
+void mark_for(PyTypeObject* cls, const Tensor& t) {
+  if (cls != TensorType && takes_over(cls)) mark(t);
+}
+
 PyRef dispatched_item(const Tensor& t) {
   static PyObject* function = operator_object("_local_scalar_dense", {&get_operator("_local_scalar_dense")}, false);
   PyRef tensor = PyRef::steal(wrap(t));
@@ -98,6 +118,8 @@ std::vector<PyMethodDef> subclass_methods() {
       {"_make_subclass", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(make_subclass)),
        METH_VARARGS | METH_KEYWORDS | METH_STATIC,
        "_make_subclass(cls, data, require_grad=False)\n--\n\nThe same memory as an instance of a subclass."},
+      {"_as_subclass", as_subclass, METH_O,
+       "_as_subclass(cls)\n--\n\nThis tensor's memory as an instance of a subclass; its gradient goes on."},
       {"_make_wrapper", make_wrapper, METH_VARARGS | METH_STATIC,
        "_make_wrapper(cls, sizes, strides, storage_offset, dtype, device, requires_grad)\n--\n\nAn instance of a "
        "subclass without memory, whose __torch_dispatch__ answers every call."},

@@ -11,6 +11,8 @@ inline bool comes_to_python(const Tensor& t) {
   const ThreadState& state = thread_state();
   return (t->keys | state.include) & ~state.exclude & key_bit(key::Python);
 }
+// Has calls with the tensor come to the class that it is made an instance of, if that takes them over.
+void mark_for(PyTypeObject* cls, const Tensor& t);
 // The only element as such a one gives it.
 PyRef dispatched_item(const Tensor& t);
 
