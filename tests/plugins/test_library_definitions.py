@@ -8,7 +8,7 @@ import pytest
 import tesserack as ts
 from tesserack.aten.operators import namespace
 from tesserack.library import dispatch
-from tesserack.library.definitions import Library
+from tesserack.library.definitions import Library, define, impl
 
 
 def test_a_result_that_is_optional_may_be_none() -> None:
@@ -28,6 +28,72 @@ def test_open_sizes_in_schemas_are_numbers() -> None:
     library.define("grid(Tensor x, SymInt height, SymInt[] more) -> Tensor")
     library.impl("grid", lambda x, height, more: x.new_ones((height, *more)), "CompositeExplicitAutograd")
     assert tuple(namespace("open_sizes").grid(ts.ones(1), 2, [3, 4]).shape) == (2, 3, 4)
+
+
+def test_the_older_decorators_take_a_library() -> None:
+    library = Library("older_decorators", "DEF")
+    decorate: Any = define(library, "double(Tensor x) -> Tensor", alias_analysis="CONSERVATIVE")
+    decorate(lambda x: x * 2)
+    beside: Any = impl(Library("older_decorators", "IMPL"), "double", "Meta")
+    beside(lambda x: x.new_empty(x.shape))
+    double = namespace("older_decorators").double
+    assert double(ts.ones(1)).item() == 2 and double(ts.ones(1, device="meta")).is_meta
+    with pytest.raises(RuntimeError, match="alias_analysis"):
+        library.define("other(Tensor x) -> Tensor", "PURE_FUNCTION")
+
+
+def test_a_kernel_may_return_what_it_was_given() -> None:
+    library = Library("given_back", "DEF")
+    library.define("same(Tensor x) -> Tensor")
+    library.impl("same", lambda x: x, "CPU")
+    x = ts.ones(2)
+    result = namespace("given_back").same(x)
+    assert result is not x and result.data_ptr() == x.data_ptr()
+
+
+def test_kernels_of_built_in_operators_are_replaced_as_long_as_the_library_is_held() -> None:
+    given: list[Any] = []
+
+    def kernel(x: ts.Tensor, *args: Any, **options: Any) -> ts.Tensor:
+        given.append((args, options))
+        return x * 10
+
+    library = Library("aten", "IMPL", "CPU")
+    library.impl("aten::sum.dim_IntList", kernel)
+    library.impl(namespace("aten").sgn.default, kernel)
+    x = ts.tensor([[1.0, 2.0]], requires_grad=True)
+    try:
+        assert x.sgn().tolist() == [[10.0, 20.0]] and given == [((), {})]
+        assert x.sum(1, keepdim=True).tolist() == [[10.0, 20.0]] and given[1] == (([1], True), {})
+        assert x.sum().item() == 3 and x.detach().to("meta").sum(1).shape == (1,)
+        x.sum(1, dtype=ts.float64)
+        assert given[2] == (([1],), {"dtype": ts.float64})
+        library.impl("aten::sgn", lambda x: x * 0)  # the later one counts
+        assert x.sgn().tolist() == [[0.0, 0.0]]
+        with pytest.raises(RuntimeError, match="already a kernel"):
+            library.impl("aten::sgn", kernel, allow_override=False)
+    finally:
+        del library
+    assert x.sgn().tolist() == [[1.0, 1.0]] and x.sum(1).tolist() == [3.0]
+    x.sgn().sum().backward()
+    assert x.grad is not None and x.grad.tolist() == [[0.0, 0.0]]
+
+
+def test_libraries_refuse_what_they_cannot_take() -> None:
+    library: Any = Library("aten", "IMPL", "CPU")
+    with pytest.raises(TypeError, match="callable"):
+        library.impl("sum", [])
+    with pytest.raises(RuntimeError, match="inconsistent with the dispatch key"):
+        library.impl("sum", abs, "Meta")
+    with pytest.raises(RuntimeError, match="does not match namespace"):
+        library.impl("other::sum", abs)
+    with pytest.raises(RuntimeError, match="operator aten::no_such does not exist"):
+        library.impl("no_such", abs)
+    with pytest.raises(NotImplementedError, match="AutogradCPU"):
+        Library("aten", "IMPL").impl("sum", abs, "AutogradCPU")
+    for arguments in (("space", "BLA"), ("prim", "DEF")):
+        with pytest.raises(ValueError, match=r"kind|reserved namespace"):
+            Library(*arguments)
 
 
 class Point:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from tesserack import _native, library
+from tesserack._native import Tensor
 from tesserack.library import CustomOp
+from tesserack.library.replacing import replace
 
 __all__ = ["Library", "define", "fallthrough_kernel", "get_ctx", "get_kernel", "impl", "impl_abstract"]
 __all__ += ["register_autocast", "register_autograd", "register_fake", "register_kernel", "register_torch_dispatch"]
@@ -31,9 +35,20 @@ class _Defined(CustomOp):
     def __init__(self, name: str, schema: str) -> None:
         super().__init__(name, schema, _no_body, ())
 
+    def _run(self, call: Any, *args: Any) -> Any:
+        """Where a kernel returns an argument, the result is another tensor of its memory."""
+        result = self._choose(args)(*args)
+        if isinstance(result, (tuple, list)):
+            return type(result)(_apart(value, args) for value in result)
+        return _apart(result, args)
+
 
 def _no_body(*args: Any) -> Any:
     raise NotImplementedError
+
+
+def _apart(value: Any, args: Sequence[Any]) -> Any:
+    return value.view_as(value) if isinstance(value, Tensor) and any(value is arg for arg in args) else value
 
 
 def _operator(name: str) -> CustomOp:
@@ -45,8 +60,15 @@ def _operator(name: str) -> CustomOp:
         raise RuntimeError(f"operator {base} does not exist") from error
 
 
-def define(qualname: str, schema: Any = None, *, lib: Library | None = None, tags: Any = ()) -> Any:
-    """Define ``"space::name"`` by ``"(Tensor x) -> Tensor"``. A decorator for its kernel if no schema is given."""
+def define(
+    qualname: Any, schema: Any = None, alias_analysis: str = "", *, lib: Library | None = None, tags: Any = ()
+) -> Any:
+    """Define ``"space::name"`` by ``"(Tensor x) -> Tensor"``. A decorator for its kernel if no schema is given.
+
+    In the older form, ``define(library, schema)``, a decorator for the kernel of ``"name(Tensor x) -> Tensor"``.
+    """
+    if isinstance(qualname, Library):
+        return functools.partial(_define_in, qualname, schema, alias_analysis)
     if schema is None or callable(schema):
         return _define_from(qualname, schema)
     # Sizes that a graph may leave open are numbers of every call here.
@@ -65,8 +87,18 @@ def _define_from(qualname: str, function: Any) -> Any:
     return make if function is None else make(function)
 
 
-def impl(qualname: str, types: str | Sequence[str], func: Any = None, *, lib: Library | None = None) -> Any:
-    """Register a kernel for devices, or for all by ``"default"``. A decorator if no function is given."""
+def _define_in(lib: Library, schema: str, alias_analysis: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    lib.impl(lib.define(schema, alias_analysis), function)
+    return function
+
+
+def impl(qualname: Any, types: Any, func: Any = None, *, lib: Library | None = None) -> Any:
+    """Register a kernel for devices, or for all by ``"default"``. A decorator if no function is given.
+
+    In the older form, ``impl(library, name, key="")``, a decorator for a kernel of the library.
+    """
+    if isinstance(qualname, Library):
+        return functools.partial(_impl_in, qualname, types, func or "")
     names = [types] if isinstance(types, str) else [*types]
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -75,6 +107,11 @@ def impl(qualname: str, types: str | Sequence[str], func: Any = None, *, lib: Li
         return function
 
     return register if func is None else register(func)
+
+
+def _impl_in(lib: Library, name: Any, key: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    lib.impl(name, function, key)
+    return function
 
 
 def _set(op: CustomOp, key: str, function: Callable[..., Any]) -> None:
@@ -156,29 +193,88 @@ def register_torch_dispatch(op: Any, torch_dispatch_class: Any, func: Any = None
 
 
 class Library:
-    """The operators of a namespace: ``DEF`` makes them, ``IMPL`` and ``FRAGMENT`` add to those there are."""
+    """The operators of a namespace: ``DEF`` makes them, ``IMPL`` and ``FRAGMENT`` add to those there are.
+
+    A library of ``"aten"`` replaces kernels of built-in operators on a device, as long as the library is held.
+    """
 
     def __init__(self, ns: str, kind: str, dispatch_key: str = "") -> None:
         if kind not in ("DEF", "IMPL", "FRAGMENT"):
-            raise ValueError(f"Unsupported library type {kind!r}; expected 'DEF', 'IMPL' or 'FRAGMENT'")
+            raise ValueError(f"Unsupported kind: {kind!r}; expected 'DEF', 'IMPL' or 'FRAGMENT'")
+        if ns in _RESERVED and kind != "IMPL":
+            raise ValueError(f"{ns} is a reserved namespace: name the library otherwise")
         self.ns, self.kind, self.dispatch_key = ns, kind, dispatch_key
+        self._replaced: dict[tuple[str, str], Callable[[], None]] = {}
+        weakref.finalize(self, _take_back, self._replaced)
 
     def define(self, schema: str, alias_analysis: str = "", *, tags: Any = ()) -> str:
-        """Define an operator by its whole schema, ``"name(Tensor x) -> Tensor"``; returns the name."""
+        """Define an operator by its whole schema, ``"name(Tensor x) -> Tensor"``; returns the name.
+
+        ``alias_analysis`` may be ``"FROM_SCHEMA"`` or ``"CONSERVATIVE"``; either way the schema says what is written.
+        ``RuntimeError`` for another one.
+        """
+        if alias_analysis not in ("", "FROM_SCHEMA", "CONSERVATIVE"):
+            raise RuntimeError(f"Invalid alias_analysis type {alias_analysis}")
         name, _, rest = schema.partition("(")
         define(f"{self.ns}::{name.strip()}", f"({rest}")
         return name.strip()
 
     def impl(
-        self, op_name: Any, fn: Callable[..., Any], dispatch_key: str = "", *, with_keyset: bool = False, **options: Any
+        self,
+        op_name: Any,
+        fn: Callable[..., Any],
+        dispatch_key: str = "",
+        *,
+        with_keyset: bool = False,
+        allow_override: bool = True,
     ) -> None:
-        """Register a kernel for a dispatch key."""
-        name = op_name if isinstance(op_name, str) else op_name.__name__
-        name = name.rpartition("::")[2]
-        _set(_operator(f"{self.ns}::{name}"), dispatch_key or self.dispatch_key, fn)
+        """Register a kernel for a dispatch key, of an operator by its name or overload.
+
+        Raises ``TypeError`` for what is no function, and ``RuntimeError`` for another key than the library's, for an
+        operator of another namespace or that there is not, and where one is there and ``allow_override`` is off.
+        """
+        if not callable(fn):
+            raise TypeError(f"Input function is required to be a callable but found type {type(fn)}")
+        if dispatch_key and self.dispatch_key and dispatch_key != self.dispatch_key:
+            raise RuntimeError(
+                f"impl: the dispatch key {dispatch_key} is inconsistent with the dispatch key of the library, "
+                f"{self.dispatch_key}"
+            )
+        space, name = self._named(op_name)
+        if space != self.ns:
+            raise RuntimeError(f"impl: the namespace {space} in the operator name does not match namespace {self.ns}")
+        key = dispatch_key or self.dispatch_key
+        if not allow_override and (name, key) in self._replaced:
+            raise RuntimeError(f"impl: there is already a kernel registered from python for {name} at {key}")
+        if self.ns == "aten":
+            self._replace(name, key, fn)
+        else:
+            _set(_operator(f"{self.ns}::{name}"), key, fn)
+
+    def _named(self, op_name: Any) -> tuple[str, str]:
+        name = op_name if isinstance(op_name, str) else op_name.name()
+        space, _, rest = name.rpartition("::")
+        return space or self.ns, rest
+
+    def _replace(self, name: str, key: str, function: Callable[..., Any]) -> None:
+        if (name, key) in self._replaced:
+            self._replaced.pop((name, key))()
+        self._replaced[name, key] = replace(name, key, function)
+
+    def _destroy(self) -> None:
+        """Take back what it replaced."""
+        _take_back(self._replaced)
 
     def __repr__(self) -> str:
         return f"Library(kind={self.kind}, ns={self.ns}, dispatch_key={self.dispatch_key})>"
+
+
+_RESERVED = ("prim",)
+
+
+def _take_back(replaced: dict[Any, Callable[[], None]]) -> None:
+    while replaced:
+        replaced.popitem()[1]()
 
 
 def get_ctx() -> Any:

@@ -109,51 +109,57 @@ def load(
     ``f`` is a path or a binary file that can seek. Tensors come back on the cpu, or on the device ``map_location``,
     or as what the function ``map_location(tensor, location)`` returns; the location is "cpu", or what a file of PyTorch
     says. Nothing in a file is ever executed: of PyTorch's, plain data is read (state dicts, containers, numbers, text),
-    no objects of classes. ``map_location`` may also be a dict from locations to devices. The other arguments are
-    accepted for programs that pass them, and have no effect.
+    no objects of classes. ``map_location`` may also be a dict from locations to devices. ``encoding`` is that of text
+    of Python 2 in a file of PyTorch, or ``"bytes"`` to leave it that. The other arguments are accepted for programs
+    that pass them, and have no effect.
 
     The path of an index, ``model.safetensors.index.json``, gives the tensors of all the files that it names.
 
     ``mmap=True`` maps a safetensors file at a path instead of reading it: a tensor's bytes are read when they are first
     used, processes share them, and what is written to the tensors does not reach the file.
 
-    Raises ``FileNotFoundError`` for a path that does not exist, and :class:`SerializationError`, a ``RuntimeError``,
-    for a file that is damaged or is none of these, with what it looks like and what to do.
+    Raises ``FileNotFoundError`` for a path that does not exist, ``UnicodeDecodeError`` for text in another encoding
+    than the one given, and :class:`SerializationError`, a ``RuntimeError``, for a file that is damaged or is none of
+    these, with what it looks like and what to do.
     """
+    encoding = pickle_load_args.get("encoding")
     if isinstance(f, (str, os.PathLike)):
         if os.fspath(f).endswith(".index.json"):
             from tesserack.serialization._shards import load_shards
 
             return load_shards(os.fspath(f), _placer(map_location), bool(mmap))
         with open(f, "rb") as file:
-            return _load(file, os.fspath(f), map_location, bool(mmap), alone=True)
-    return _load(f, str(getattr(f, "name", "the file")), map_location, False, alone=False)
+            return _load(file, os.fspath(f), map_location, bool(mmap), alone=True, encoding=encoding)
+    name = str(getattr(f, "name", "the file"))
+    return _load(f, name, map_location, False, alone=False, encoding=encoding)
 
 
-def _load_torch(file: BinaryIO, name: str, map_location: Any, archive: bool) -> Any:
+def _load_torch(file: BinaryIO, name: str, map_location: Any, archive: bool, encoding: str | None) -> Any:
     from tesserack.serialization import _torch_file
 
     place = _placer(map_location)
     size = _torch_file.rest_of(file)
     try:
-        return (_torch_file.read_archive if archive else _torch_file.read_legacy)(file, size, place)
+        return (_torch_file.read_archive if archive else _torch_file.read_legacy)(file, size, place, encoding)
     except _torch_file.PlacingFailed as failed:
         raise failed.args[0] from None
     except _torch_file.PickleRefused as error:
         refused = ObjectsRefusedError if isinstance(error, _torch_file.NameRefused) else SerializationError
         raise refused(f"load: {name}, a PyTorch file, cannot be read: {error}") from None
     except _torch_file.DAMAGES as error:
+        if isinstance(error, UnicodeDecodeError) and encoding is not None:
+            raise
         kind = "a zip archive, perhaps a PyTorch file," if archive else "a PyTorch file of the older form,"
         raise SerializationError(f"load: {name}, {kind} is damaged ({type(error).__name__}: {error})") from None
 
 
-def _load(file: BinaryIO, name: str, map_location: Any, mapped: bool, alone: bool) -> Any:
+def _load(file: BinaryIO, name: str, map_location: Any, mapped: bool, alone: bool, encoding: str | None = None) -> Any:
     """``alone`` where nothing may follow in the file."""
     origin = file.tell()
     head = read_exactly(file, 16)
     file.seek(origin)
     if head.startswith((b"PK\x03\x04", LEGACY_MARK)):
-        return _load_torch(file, name, map_location, head.startswith(b"PK"))
+        return _load_torch(file, name, map_location, head.startswith(b"PK"), encoding)
     entries, metadata, start, end = read_header(file, name, alone)
     place = _placer(map_location)
     memory = map_file(file) if mapped else None

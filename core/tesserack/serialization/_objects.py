@@ -21,6 +21,7 @@ import tesserack as ts
 from tesserack import Tensor, serialization
 from tesserack._native import Operator, dtype, layout, memory_format
 from tesserack._tensor.pending import bits_of
+from tesserack._tensor.pickling import set_state, state_of
 from tesserack.nested._saving import jagged_parts, strided_parts
 from tesserack.nested._tensor import NestedTensor
 from tesserack.nn.modules._state_dict import StateDict
@@ -122,9 +123,11 @@ class _Pickler(_PythonPickler):  # type: ignore[misc]
         return NotImplemented if known else self._theirs.reducer_override(obj)
 
     def _tensor(self, value: Tensor) -> Any:
-        state = {name: item for name, item in vars(value).items() if not name.startswith("_backward")}
+        state = state_of(value)
+        if isinstance(state, dict):
+            state = {name: item for name, item in state.items() if not name.startswith("_backward")}
         kind = type(value)
-        if "_local_tensor" in state:
+        if "_local_tensor" in vars(value):
             return value.__reduce_ex__(_PROTOCOL)  # a DTensor: this rank's part, and plain data
         if kind is ts.nn.Parameter:
             arguments = (value.data, value.requires_grad, _no_hooks())
@@ -291,9 +294,7 @@ class _Finds(_Base):  # type: ignore[misc]
         self._find = find
 
     def persistent_load(self, identity: Any) -> Any:
-        if type(identity) is tuple:  # with encoding="bytes" its words are bytes
-            identity = tuple(part.decode("ascii") if type(part) is bytes else part for part in identity)
-        if type(identity) is tuple and len(identity) == 4 and identity[0] == "module":
+        if type(identity) is tuple and len(identity) == 4 and identity[0] in ("module", b"module"):
             return identity[1]  # a class, in files of the older form with the text of its source
         return self._storages(identity)
 
@@ -356,15 +357,13 @@ def _rebuild_from_type(function: Any, kind: type, arguments: tuple[Any, ...], st
         return made  # what else its object holds is made of the parts
     if type(made) is not kind:
         made = made.as_subclass(kind)
-    for name, item in (state or {}).items():
-        setattr(made, name, item)
+    set_state(made, state)
     return made
 
 
 def _rebuild_parameter(data: Tensor, requires_grad: bool, hooks: Any, state: Any) -> Any:
     made = ts.nn.Parameter(data, requires_grad=requires_grad)
-    for name, item in (state or {}).items():
-        setattr(made, name, item)
+    set_state(made, state)
     return made
 
 
@@ -418,7 +417,7 @@ def load(
         return _load_plain(f, map_location, mmap=mmap)
     if isinstance(f, (str, os.PathLike)):
         with open(f, "rb") as file:
-            if _is_archive(file) or (weights_only is False and _is_old(file)):
+            if _is_archive(file) or _is_old(file):
                 return _load_file(file, map_location, pickle_module, weights_only, pickle_load_args)
         return _load_plain(f, map_location, mmap=mmap)
     if not all(hasattr(f, name) for name in ("read", "seek", "tell")):
@@ -433,7 +432,7 @@ def _load_file(file: Any, map_location: Any, pickle_module: Any, weights_only: b
     archive, find = _is_archive(file), None
     if weights_only is not False:
         if not archive or not get_safe_globals():
-            return _load_plain(file, map_location)
+            return _load_plain(file, map_location, encoding=options.get("encoding"))
         find, pickle_module = _find_safe, None
     elif not archive and not _is_old(file):
         return _load_plain(file, map_location)

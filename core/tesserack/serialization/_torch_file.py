@@ -15,10 +15,11 @@ from typing import Any, BinaryIO
 
 import tesserack as ts
 from tesserack import Tensor
-from tesserack.serialization._files import Window, read_exactly, read_into
+from tesserack.serialization._files import Window, read_into
 from tesserack.serialization._torch_names import NameRefused, PickleRefused, Storage, StorageKind
 from tesserack.serialization._torch_pickle import end_of, interpret
 from tesserack.serialization._zip import archive_end
+from tesserack.storage import TypedStorage
 
 __all__ = [
     "DAMAGES", "NameRefused", "PickleRefused", "PlacingFailed", "read_archive", "read_archive_with", "read_legacy",
@@ -40,6 +41,29 @@ class PlacingFailed(Exception):
     """Carries an error of the caller's ``map_location``, which is no fault of the file."""
 
 
+def _read_identity(identity: Any) -> tuple[Any, ...]:
+    """The parts of a persistent id, whose words are bytes where strings of Python 2 stay that."""
+    if type(identity) is not tuple or len(identity) not in (5, 6):
+        raise PickleRefused("a storage in it is named in no known way")
+    words = tuple(part.decode("ascii") if type(part) is bytes else part for part in identity)
+    if words[0] != "storage":
+        raise PickleRefused("a storage in it is named in no known way")
+    return words
+
+
+def _slice(whole: Storage, kind: StorageKind, place: Any) -> Storage:
+    """Some elements of a storage as one of their own, as very old versions wrote them: ``(name, begin, count)``."""
+    known = type(place) is tuple and len(place) == 3 and isinstance(whole, TypedStorage)
+    if not known or not all(type(n) is int and 0 <= n < 2**62 for n in place[1:]):
+        raise PickleRefused("a storage in it is a slice of another one in no known way")
+    begin, end = place[1], place[1] + place[2]
+    if end > whole.elements.numel():
+        raise PickleRefused(f"a storage in it ends at element {end} of {whole.elements.numel()}")
+    made: Any = Storage.of(kind, whole.elements[begin:end])
+    made._untyped = whole.untyped()[begin * kind.dtype.itemsize : end * kind.dtype.itemsize]
+    return made  # type: ignore[no-any-return]
+
+
 class _Storages:
     """The storages of a file by key; each is read once, so that tensors that shared memory share it again."""
 
@@ -52,11 +76,8 @@ class _Storages:
 
     def __call__(self, identity: Any) -> Storage:
         """What a persistent id ``("storage", kind, key, location, numel)`` stands for."""
-        if type(identity) is not tuple or len(identity) not in (5, 6) or identity[0] != "storage":
-            raise PickleRefused("a storage in it is named in no known way")
+        identity = _read_identity(identity)
         _, kind, key, location, numel = identity[:5]
-        if len(identity) == 6 and identity[5] is not None:
-            raise PickleRefused("a storage in it is a view of another one, as very old versions wrote them")
         known = isinstance(kind, StorageKind) and isinstance(key, str) and isinstance(location, str)
         if not known or type(numel) is not int or not 0 <= numel < 2**62:
             raise PickleRefused("a storage in it is named in no known way")
@@ -67,7 +88,8 @@ class _Storages:
             except Exception as error:
                 raise PlacingFailed(error) from error
             self._made[key, kind.name] = Storage.of(kind, placed)
-        return self._made[key, kind.name]
+        whole = self._made[key, kind.name]
+        return whole if len(identity) == 5 or identity[5] is None else _slice(whole, kind, identity[5])
 
     def _elements(self, key: str, dtype: ts.dtype, numel: int) -> Tensor:
         nbytes = numel * dtype.itemsize
@@ -87,10 +109,10 @@ class _Storages:
 # --- archives ------------------------------------------------------------------------------------------------------
 
 
-def read_archive(file: BinaryIO, size: int, place: Place) -> Any:
+def read_archive(file: BinaryIO, size: int, place: Place, encoding: str | None = None) -> Any:
     """The object in an archive within ``size`` bytes, after which the file stands. Damaged ones raise ``PickleRefused``
-    or what ``DAMAGES`` lists."""
-    return read_archive_with(file, size, place, interpret)
+    or what ``DAMAGES`` lists. Strings of Python 2 are in ``encoding``, see :func:`interpret`."""
+    return read_archive_with(file, size, place, functools.partial(interpret, encoding=encoding))
 
 
 def read_archive_with(
@@ -151,16 +173,18 @@ def _tensor_of(archive: zipfile.ZipFile, record: zipfile.ZipInfo) -> Tensor:
 # --- the older form ------------------------------------------------------------------------------------------------
 
 
-def read_legacy(file: BinaryIO, size: int, place: Place) -> Any:
+def read_legacy(file: BinaryIO, size: int, place: Place, encoding: str | None = None) -> Any:
     """The object in a file of the older form, which has ``size`` bytes from here on."""
-    return read_legacy_with(file, size, place, interpret, functools.partial(interpret, outline=True))
+    read = functools.partial(interpret, encoding=encoding)
+    return read_legacy_with(file, size, place, read, functools.partial(interpret, outline=True))
 
 
 def read_legacy_with(file: BinaryIO, size: int, place: Place, unpickle: Unpickle, outline: Unpickle) -> Any:
     """The same by another reader of pickles, which gets the pickle, what makes storages of persistent ids, and where in
     the bytes the pickle begins; and one that only meets those ids, for the storages' bytes come after the pickle."""
     start = file.tell()
-    data = read_exactly(file, size)
+    data = bytearray(size)
+    del data[read_into(file, memoryview(data)) :]
     positions = [_MAGIC_SIZE]
     for _ in range(4):  # protocol, system, structure, keys
         positions.append(end_of(data, positions[-1]))
@@ -197,7 +221,8 @@ def _declared_sizes(data: bytes, start: int, order: dict[str, int], outline: Unp
     sizes: dict[str, int] = {}
 
     def note(identity: Any) -> Storage:
-        if type(identity) is tuple and len(identity) >= 5 and isinstance(identity[1], StorageKind):
+        identity = _read_identity(identity)
+        if isinstance(identity[1], StorageKind):
             key, numel = identity[2], identity[4]
             if isinstance(key, str) and key in order and type(numel) is int and 0 <= numel < 2**62:
                 sizes[key] = numel * identity[1].dtype.itemsize

@@ -31,13 +31,20 @@ def _operations(data: bytes, start: int = 0) -> Any:
     return pickletools.genops(file)
 
 
-def interpret(data: bytes, persistent: Callable[[Any], Any], start: int = 0, outline: bool = False) -> Any:
+def interpret(
+    data: bytes,
+    persistent: Callable[[Any], Any],
+    start: int = 0,
+    outline: bool = False,
+    encoding: str | None = None,
+) -> Any:
     """The object that a pickle describes. ``persistent`` makes objects of persistent ids; with ``outline`` their memory
-    is not there yet, and what is made of tensors stays one of them.
+    is not there yet, and what is made of tensors stays one of them. Strings of Python 2 are text in ``encoding``, stay
+    ``"bytes"``, or without one are text in UTF-8 or else Latin-1.
 
     Raises :class:`PickleRefused`, or for damaged ones ``ValueError``, ``TypeError``, ``LookupError`` and their like.
     """
-    return _Machine(len(data), persistent, outline).run(_operations(data, start))
+    return _Machine(len(data), persistent, outline, encoding).run(_operations(data, start))
 
 
 _MARK = object()
@@ -55,19 +62,26 @@ _EMPTY: dict[str, Callable[[], Any]] = {"EMPTY_LIST": list, "EMPTY_DICT": dict, 
 _STRINGS_OF_PYTHON_2 = frozenset(("STRING", "BINSTRING", "SHORT_BINSTRING"))
 
 
-def _text(read: str) -> str:
-    """Bytes that were read as Latin-1: text in UTF-8 if they are, as PyTorch takes them."""
+def _text(read: str, encoding: str | None) -> str | bytes:
+    """Bytes that were read as Latin-1, as the caller wants them: text in UTF-8 if they are, where he does not say."""
+    if encoding == "bytes":
+        return read.encode("latin-1")
     try:
-        return read.encode("latin-1").decode()
+        return read.encode("latin-1").decode(encoding or "utf-8")
     except UnicodeError:
+        if encoding is not None:
+            raise
         return read
 
 
 class _Machine(Reading):
     """Pickle's stack machine. Every operation takes time and memory bounded by its own bytes, or by the budget."""
 
-    def __init__(self, size: int, persistent: Callable[[Any], Any], outline: bool = False) -> None:
+    def __init__(
+        self, size: int, persistent: Callable[[Any], Any], outline: bool = False, encoding: str | None = None
+    ) -> None:
         super().__init__(size, outline)
+        self._encoding = encoding
         self._stack: list[Any] = []
         self._memo: dict[int, Any] = {}
         self._persistent = persistent
@@ -79,7 +93,7 @@ class _Machine(Reading):
             if name == "STOP":
                 return self._pop()
             if name in _STRINGS_OF_PYTHON_2:
-                self._stack.append(_text(argument))
+                self._stack.append(_text(argument, self._encoding))
             elif name in _LITERALS:
                 self._stack.append(argument)
             elif name in _CONSTANTS:
