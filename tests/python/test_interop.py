@@ -59,7 +59,8 @@ def test_memory_outlives_both_sides() -> None:
     assert array.sum() == 499500.0
     t = ts.ones(3)
     array = t.numpy()
-    t.resize_(100_000)
+    with pytest.raises(RuntimeError, match="resize_"):
+        t.resize_(100_000)
     del t
     assert array.tolist() == [1.0, 1.0, 1.0]
 
@@ -100,6 +101,20 @@ def test_what_cannot_be_shared() -> None:
 def test_ml_dtypes_bfloat16() -> None:
     x = ts.from_numpy(np.array([1.5, 2.5], dtype=ml_dtypes.bfloat16))
     assert x.dtype is ts.bfloat16 and x.tolist() == [1.5, 2.5]
+
+
+def test_memory_that_an_array_looks_at_does_not_move() -> None:
+    x = ts.arange(4.0)
+    array, view = x.numpy(), memoryview(x)
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="resize_"):
+            x.resize_(5)
+        assert x.resize_(2).numel() == 2 and x.resize_(4).tolist() == [0, 1, 2, 3]
+        array[0], view = 0, memoryview(b"")  # the array alone looks on
+    assert len(view) == 0
+    del array
+    gc.collect()
+    assert x.resize_(5)[1].item() == 1
 
 
 def test_numpy_scalars_and_arrays_in_arithmetic() -> None:

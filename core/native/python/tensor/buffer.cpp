@@ -8,6 +8,7 @@
 #include "runtime/empty.h"
 #include "runtime/warn_once.h"
 #include <cstring>
+#include <unordered_map>
 
 namespace ts::py {
 namespace {
@@ -41,9 +42,18 @@ struct ExportObject {
   Py_ssize_t strides[TensorImpl::kMaxDims];
 };
 
+// How many look at a storage's memory; kept under the interpreter's lock.
+std::unordered_map<const Storage*, int>& exports() {
+  static auto* counts = new std::unordered_map<const Storage*, int>; // objects may outlive it at exit
+  return *counts;
+}
+
 void export_dealloc(PyObject* self) {
   auto* e = reinterpret_cast<ExportObject*>(self);
-  if (e->storage) release(e->storage);
+  if (e->storage) {
+    if (auto at = exports().find(e->storage); at != exports().end() && --at->second == 0) exports().erase(at);
+    release(e->storage);
+  }
   PyObject_Free(self);
 }
 PyTypeObject ExportType = [] {
@@ -62,7 +72,10 @@ PyRef make_export(const Tensor& t) {
   auto* e = PyObject_New(ExportObject, &ExportType);
   if (!e) throw_python();
   e->storage = t->storage;
-  if (e->storage) retain(e->storage);
+  if (e->storage) {
+    retain(e->storage);
+    ++exports()[e->storage];
+  }
   for (size_t d = 0; d < t.sizes().size(); ++d) {
     e->shape[d] = t.sizes()[d];
     e->strides[d] = t.strides()[d] * t.item_size();
@@ -203,6 +216,8 @@ Tensor tensor_over(std::unique_ptr<Lent> lent, DType dtype, IntSpan sizes, IntSp
 }
 
 } // namespace
+
+bool is_exported(const Storage* storage) { return exports().count(storage) != 0; }
 
 Tensor from_array(PyObject* array) {
   auto lent = std::make_unique<Lent>();

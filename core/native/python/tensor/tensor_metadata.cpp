@@ -5,6 +5,7 @@
 #include "ops/common/raw.h"
 #include "python/calls/parse.h"
 #include "python/graph/traced_size.h"
+#include "python/tensor/interop.h"
 #include "python/tensor/tensor_slots.h"
 #include "runtime/backend.h"
 #include "runtime/empty.h"
@@ -235,6 +236,9 @@ void resize(const Tensor& t, IntSpan sizes, std::optional<MemoryFormat> format) 
   if (!t.device().is_meta() && (!t->storage || static_cast<size_t>(bytes) > t->storage->nbytes)) {
     TS_CHECK(!t.is_view(), "resize_: sizes ", sizes, " need ", bytes, " bytes, more than the tensor has of which this ",
              "is a view; clone() it first");
+    TS_CHECK(!is_exported(t->storage), "resize_: sizes ", sizes, " need ", bytes,
+             " bytes, and a NumPy array or another ",
+             "buffer looks at the memory there is, which it would no longer share; clone() the tensor first");
     grow_storage(t, bytes);
   }
   t->set_geometry(sizes, strides_for(sizes, format.value_or(MemoryFormat::Contiguous)));
