@@ -3,6 +3,7 @@
 import gc
 import multiprocessing
 import os
+import pickle
 import signal
 import sys
 import threading
@@ -95,6 +96,36 @@ def test_processes_see_the_same_memory(method, strategy):
 def test_results_of_recorded_operations_are_refused():
     with pytest.raises(RuntimeError, match="leaf"):
         multiprocessing.reduction.ForkingPickler.dumps(ts.ones(2, requires_grad=True) * 2)
+
+
+def write_to(queue, done):
+    storage, piece, tensor = queue.get()
+    storage[0], piece[0], tensor[3] = 5.0, 6, 7.0
+    done.set()
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_storages_are_sent_with_their_memory(method, strategy):
+    context = mp.get_context(method)
+    queue, done = context.Queue(), context.Event()
+    x = ts.zeros(4)
+    process = context.Process(target=write_to, args=(queue, done))
+    process.start()
+    queue.put([x.storage(), x.untyped_storage()[4:8], x])
+    process.join(60)
+    assert process.exitcode == 0 and done.is_set() and x.is_shared()
+    assert x[0].item() == 5 and x[3].item() == 7 and x.view(ts.uint8)[4].item() == 6
+
+
+def test_what_is_sent_together_stays_one_memory():
+    x = ts.arange(4.0)
+    sent = pickle.loads(multiprocessing.reduction.ForkingPickler.dumps([x.storage(), x, x[1:]]))
+    assert {each._cdata for each in (sent[0], *(t.storage() for t in sent[1:]))} == {x.storage()._cdata}
+    assert sent[0].tolist() == [0, 1, 2, 3] and sent[2].tolist() == [1, 2, 3]
+    other = ts.zeros(4).share_memory_()
+    assert other.storage()._cdata != x.storage()._cdata
+    empty = multiprocessing.reduction.ForkingPickler.dumps(ts.zeros(0).untyped_storage())
+    assert len(pickle.loads(empty)) == 0
 
 
 def square(x):

@@ -91,6 +91,18 @@ def test_a_handle_does_not_keep_the_graph(case: Any) -> None:
     handle.remove()
 
 
+def test_hooks_are_told_by_tensor() -> None:
+    x, hook = leaf(1.0), [].append
+    assert x._backward_hooks is None and ts.ones(1)._backward_hooks is None
+    handle = x.register_hook(hook)
+    assert [*x._backward_hooks.values()] == [hook]
+    first, second = (x * ts.ones(2, dtype=ts.float64)).unbind()
+    second.register_hook(hook)
+    assert not first._backward_hooks and [*second._backward_hooks.values()] == [hook]
+    handle.remove()
+    assert x._backward_hooks is None
+
+
 def test_removing_a_hook_may_free_what_holds_it() -> None:
     class Ends:
         def __init__(self, handle: Any) -> None:

@@ -250,6 +250,7 @@ def _set_grad(self: Tensor, value: Tensor | None) -> None:
 def install(cls: type[Tensor]) -> None:
     """Hang the methods on the class."""
     cls._grad = property(lambda self: self.grad, _set_grad)  # type: ignore[attr-defined]  # as programs spell grad
+    cls._backward_hooks = property(cls._tensor_hooks)  # type: ignore[attr-defined]  # as programs look for them
     for name, module in _DELEGATES.items():
         member = _Delegate(module, name)
         member.__set_name__(cls, name)

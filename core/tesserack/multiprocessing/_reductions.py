@@ -12,6 +12,7 @@ from tesserack._native import Tensor
 from tesserack._tensor.pending import bits_of, with_bits
 from tesserack._tensor.pickling import dtype_named, name_of
 from tesserack.multiprocessing import _on_device, _shared
+from tesserack.storage._untyped import UntypedStorage, storage_of
 
 __all__ = ["install"]
 
@@ -80,9 +81,25 @@ def _rebuild(
     return Tensor._make_subclass(cls, with_bits(flat.as_strided(shape, stride, offset), bits), requires_grad)
 
 
+def _reduce_storage(storage: UntypedStorage) -> tuple[Any, ...]:
+    """A storage whose memory the receiver shares, as its tensors do; of a slice, which bytes."""
+    memory = storage._owner
+    nbytes = memory._storage_nbytes()
+    if storage.device.type != _native._declared_default() or not nbytes:
+        return storage.__reduce__()
+    part = None if storage._part is None else (storage._part.start, storage._part.stop)
+    return _rebuild_storage, (_shared.bytes_of(memory, nbytes), part)
+
+
+def _rebuild_storage(memory: Tensor, part: tuple[int, int] | None) -> UntypedStorage:
+    whole = storage_of(memory)
+    return whole if part is None else whole[part[0] : part[1]]
+
+
 def install() -> None:
     """Teach the pickler of :mod:`multiprocessing` the classes of tensors."""
     from tesserack.nn.parameter import Buffer, Parameter
 
     for cls in (Tensor, Parameter, Buffer):
         ForkingPickler.register(cls, _reduce)
+    ForkingPickler.register(UntypedStorage, _reduce_storage)  # of which the others are made

@@ -73,7 +73,7 @@ class UntypedStorage:
 
     @property
     def _cdata(self) -> int:  # what programs compare to see whether two are the same memory
-        return self._owner._storage_id()
+        return self._owner._storage_ptr() if self.is_shared() else self._owner._storage_id()
 
     @classmethod
     def from_file(cls, filename: str | os.PathLike[str], shared: bool = False, nbytes: int = 0) -> UntypedStorage:

@@ -179,6 +179,24 @@ PyObject* register_hook(PyObject* self, PyObject* fn) {
   });
 }
 
+// The hooks on a tensor's gradient by their numbers; None without any.
+PyObject* tensor_hooks(PyObject* self, PyObject*) {
+  return guarded([&] {
+    const Tensor& t = tensor_of(self);
+    const AutogradMeta* meta = autograd_meta(t.impl());
+    Ref<Node> fn = grad_fn(t);
+    const NodeHooks* hooks = fn ? fn->hooks.get() : meta ? meta->leaf_hooks.get() : nullptr;
+    if (!hooks || hooks->tensor.empty()) return none();
+    PyRef found = checked(PyDict_New());
+    for (const auto& each : hooks->tensor) {
+      if (!each.held || (fn && each.output != meta->output_nr)) continue;
+      PyRef id = checked(PyLong_FromUnsignedLongLong(each.id));
+      checked_status(PyDict_SetItem(found.get(), id.get(), static_cast<PyObject*>(each.held.get())));
+    }
+    return found.release();
+  });
+}
+
 PyObject* register_post_hook(PyObject* self, PyObject* fn) {
   return guarded([&] {
     auto callable = hold(fn);
@@ -267,6 +285,7 @@ std::vector<PyMethodDef> autograd_methods() {
        "was computed from.\n\n`gradient` stands for the derivative of some scalar by this tensor; it may be left out "
        "for a single element."},
       {"_register_hook", register_hook, METH_O, nullptr},
+      {"_tensor_hooks", tensor_hooks, METH_NOARGS, nullptr},
       {"_register_post_hook", register_post_hook, METH_O, nullptr},
       {"requires_grad_", fast(requires_grad_), METH_VARARGS | METH_KEYWORDS,
        "requires_grad_(requires_grad=True)\n--\n\nSet whether gradients are recorded for this leaf; returns it."},
