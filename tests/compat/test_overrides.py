@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import pickle
+import random
 import typing
 
 import pytest
@@ -200,3 +202,39 @@ def test_optimizers_may_wrap_others_without_their_own_parts():
     w.sum().backward()
     wrapper.step()
     assert w.item() == 0
+
+
+def test_every_function_that_asks_is_named_with_its_arguments(program):
+    seed = random.randrange(2**32)
+    lines = program.run(
+        f"""
+        import inspect, random
+        import torch
+        from torch.overrides import get_ignored_functions, get_overridable_functions
+        from torch.overrides import get_testing_overrides, resolve_name
+
+        class Like:
+            @classmethod
+            def __torch_function__(cls, func, types, args=(), kwargs=None):
+                return stand_ins[func](*args, **(kwargs or {{}}))
+
+        stand_ins, by_place = get_testing_overrides(), get_overridable_functions()
+        assert {{torch, torch.Tensor, torch.linalg}} <= {{*by_place}}
+        assert {{*stand_ins}} == {{f for functions in by_place.values() for f in functions}}
+        assert not get_ignored_functions() & {{*stand_ins}}
+        random.seed({seed})
+        for function in random.sample(by_place[torch] + by_place[torch.nn.functional], 60):
+            assert eval(resolve_name(function)) is function
+            plain = [p for p in inspect.signature(stand_ins[function]).parameters.values() if p.default is p.empty]
+            given = [Like() for p in plain if p.kind is p.POSITIONAL_OR_KEYWORD] or [Like()]
+            keywords = {{p.name: 1 for p in plain if p.kind is p.KEYWORD_ONLY}}
+            assert function(*given, **keywords) == -1, function
+        print([*inspect.signature(stand_ins[torch.stft]).parameters][:2])
+        print(resolve_name(torch.Tensor.add), resolve_name(torch.ops.aten.add.Tensor))
+        """
+    )
+    assert lines == ["['input', 'n_fft']", "torch.Tensor.add aten.add.Tensor"]
+
+
+def test_signatures_of_operators_whose_arguments_are_words_of_python():
+    assert [*inspect.signature(ts.Tensor.uniform_).parameters] == ["self", "from_", "to", "generator"]

@@ -9,7 +9,7 @@ from typing import Any
 from tesserack._native import Tensor
 from tesserack._tensor.overrides import handle_torch_function
 
-__all__ = ["asking"]
+__all__ = ["asking", "asks"]
 
 _MODULES = ("torch", "torch.nn.functional", "torch.fft", "torch.linalg", "torch.special", "torch.functional")
 _NOT_ASKED = ("is_tensor", "is_storage", "typename")
@@ -26,5 +26,11 @@ def asking(module: str, name: str, function: Any) -> Any:
         asked = [a for a in given if not isinstance(a, (Tensor, type)) and hasattr(type(a), "__torch_function__")]
         return handle_torch_function(call, asked, *args, **kwargs) if asked else function(*args, **kwargs)
 
+    call._asks = True  # type: ignore[attr-defined]
     call.__module__, call.__qualname__ = module, name  # so that it pickles as what it is asked for by
     return call
+
+
+def asks(function: Any) -> bool:
+    """Whether it is a function that :func:`asking` made."""
+    return getattr(function, "_asks", False) is True

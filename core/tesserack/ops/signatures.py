@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import ast
 import inspect
+import keyword
+import re
 from typing import Any
 
 __all__ = ["of_operator"]
 
+_WORDS = re.compile(rf"\b({'|'.join(word for word in keyword.kwlist if word.islower())})\b(?=[=,)])")
+
 
 def of_operator(operator: Any) -> inspect.Signature:
-    """The signature of an operator with one overload; ``(*args, **kwargs)`` for several."""
+    """The signature of an operator with one overload; ``(*args, **kwargs)`` for several.
+
+    An argument that is a word of Python's, as in ``uniform_(from, to)``, has an underscore behind it.
+    """
     text = operator.__text_signature__.replace("$self", "self").replace("/, ", "")
+    text = _WORDS.sub(r"\1_", text)
     function = ast.parse(f"def f{text}: pass").body[0]
     assert isinstance(function, ast.FunctionDef)
     arguments = function.args
