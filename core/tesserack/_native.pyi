@@ -1402,6 +1402,7 @@ _watch_overrides: Any
 _watch_writes: Any
 _will_run: Any
 _withhold_kernels: Any
+_writes_are_guarded: Any
 
 bfloat16: dtype
 bool: dtype
