@@ -147,6 +147,7 @@ Edge inplace_edge(const Tensor& t) {
 
 void check_written_view(const Tensor& t) {
   if (!t->base) return;
+  TS_CHECK(!is_view_of_leaf(t), "a view of a leaf Variable that requires grad is being used in an in-place operation.");
   TS_CHECK(!t->has(TensorImpl::kViewMulti), "Output 0 of ", grad_fn(t) ? grad_fn(t)->name() : "a view operator",
            " is a view and is being modified inplace. This view is the output of a function that returns multiple "
            "views. Such functions do not "
@@ -159,7 +160,6 @@ void check_written_view(const Tensor& t) {
            "moving both the view and the inplace either both inside the "
            "no_grad block (if you don't want the inplace to be tracked) or both "
            "outside (if you want the inplace to be tracked).");
-  TS_CHECK(!is_view_of_leaf(t), "a view of a leaf Variable that requires grad is being used in an in-place operation.");
 }
 
 void check_inplace_history(const Operator& op, const Tensor& t) {

@@ -161,7 +161,7 @@ def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> T
 def _laid_out_as(tangent: Tensor, primal: Tensor) -> Tensor:
     """The tangent where it lies as its primal does, bits that are pending included; otherwise a copy that does, so that
     a view of the one is a view of the other."""
-    if any(t.layout is not ts.strided or t.is_meta or has_no_memory(t) or not t.numel() for t in (primal, tangent)):
+    if any(t.layout is not ts.strided or t.is_meta or has_no_memory(t) for t in (primal, tangent)):
         return tangent
     if _place(tangent) == _place(primal):
         return tangent
@@ -176,7 +176,7 @@ def _laid_out_as(tangent: Tensor, primal: Tensor) -> Tensor:
 def _place(x: Tensor) -> Any:
     room = x.untyped_storage().nbytes() // x.element_size()
     strides = [stride for size, stride in zip(x.shape, x.stride(), strict=True) if size != 1]
-    return strides, x.storage_offset(), room, x.is_conj(), x.is_neg()
+    return strides, x.storage_offset() if x.numel() else 0, room, x.is_conj(), x.is_neg()
 
 
 def _note_dual(level: _Level, before: Tensor, dual: Tensor, tangent: Tensor) -> None:
