@@ -1338,6 +1338,7 @@ _make_sparse: Any
 _manual_seed_all: Any
 _named_results: Any
 _note_fallback: Any
+_on_backward: Any
 _operator_function: Any
 _operators: Any
 _overrides_off: Any

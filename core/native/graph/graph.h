@@ -162,6 +162,13 @@ bool has_backward(const Graph& g);
 // The graph with the chosen nodes alone and its values numbered anew; `same` leads from a value to the one that it is.
 Graph rebuilt(const Graph& g, const std::vector<bool>& keep, const std::vector<Id>& same);
 
+// Some of the calls, one after another, as a graph of their own, and which values of the whole it is given and gives.
+struct Part {
+  Graph graph;
+  std::vector<Id> inputs, outputs;
+};
+Part part_of(const Graph& g, Id begin, Id end);
+
 // Without numbers that nothing is computed from: x.shape asks for every size.
 void drop_unused_numbers(Graph& g);
 

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from tesserack import _native
 
-__all__ = ["entries", "keeps_itself", "own_state", "take", "takers", "whole"]
+__all__ = ["add_entry", "entries", "keeps_itself", "own_state", "take", "takers", "whole"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 C = TypeVar("C", bound=type)
@@ -39,6 +39,11 @@ def take(
     return takers[-1](function, args, kwargs, computes, divisible) if takers else NotImplemented
 
 
+def add_entry(function: Any) -> None:
+    """Note that the function asks whether it is taken."""
+    entries.add(function.__code__)
+
+
 def whole(function: F) -> F:
     """Decorator: calls of the function stand whole in graphs."""
 
@@ -50,7 +55,7 @@ def whole(function: F) -> F:
                 return found
         return function(*args, **kwargs)
 
-    entries.add(call.__code__)
+    add_entry(call)
     return call  # type: ignore[return-value]
 
 

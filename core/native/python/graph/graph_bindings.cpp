@@ -285,6 +285,11 @@ void define_graph(pb::module_& m) {
       .def("verify", [](const Graph& g) { graph::verify(g); })
       .def("outer_level", [](const Graph& g) { return std::make_shared<Graph>(graph::outer_level(g)); })
       .def("leaf_level", [](const Graph& g) { return std::make_shared<Graph>(graph::leaf_level(g)); })
+      .def("part",
+           [](const Graph& g, Id begin, Id end) {
+             graph::Part part = graph::part_of(g, begin, end);
+             return pb::make_tuple(std::make_shared<Graph>(std::move(part.graph)), part.inputs, part.outputs);
+           })
       .def("specialised", [](const Graph& g) { return std::make_shared<Graph>(graph::specialised(g)); })
       .def("fold", [](const Graph& g) { return std::make_shared<Graph>(graph::fold(g)); })
       .def("share_equal", [](const Graph& g) { return std::make_shared<Graph>(graph::share_equal(g)); })

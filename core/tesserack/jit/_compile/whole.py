@@ -19,7 +19,7 @@ from tesserack.jit._compile.errors import NotProved
 from tesserack.jit._compile.results import Makers
 from tesserack.utils import _pytree as pytree
 
-__all__ = ["OPERATOR", "WholeCall", "WholeCalls", "check_parts"]
+__all__ = ["OPERATOR", "WholeCall", "WholeCalls", "check_parts", "operator", "values_of"]
 
 OPERATOR = "tesserack::_python_call"
 _by_number: weakref.WeakValueDictionary[int, WholeCall] = weakref.WeakValueDictionary()
@@ -226,7 +226,7 @@ def check_parts(graph: Any, calls: list[WholeCall]) -> None:
             continue
         own = {number for _, number in node["args"][1]}
         for part in range(at + 1, node["end"]):
-            for number in _values(graph.node(part)["args"]):
+            for number in values_of(graph.node(part)["args"]):
                 producer = graph.value(number)["producer"]
                 outside = number in given if producer is None else producer < at
                 if outside and number not in own:
@@ -235,12 +235,13 @@ def check_parts(graph: Any, calls: list[WholeCall]) -> None:
                     )
 
 
-def _values(args: Any) -> Iterator[int]:
+def values_of(args: Any) -> Iterator[int]:
+    """The values among a node's arguments."""
     for arg in args:
         if isinstance(arg, tuple) and len(arg) == 2 and arg[0] == "%":
             yield arg[1]
         elif isinstance(arg, list):
-            yield from _values(arg)
+            yield from values_of(arg)
 
 
 # --- as an operator of the core --------------------------------------------------------------------------------------
