@@ -1,4 +1,5 @@
 #include "autograd/record.h"
+#include "autograd/declared.h"
 #include "autograd/gradient.h"
 #include "autograd/saved_tensor.h"
 #include "dispatch/op_handles.h"
@@ -14,7 +15,7 @@ struct Slot {
   int32_t edge = -1; // -1: nobody wants its gradient
 };
 
-struct OpNode final : Node {
+struct OpNode final : DeclaredNode {
   const Operator* forward = nullptr;
   OwnedValues values; // arguments that are not tensors
   InlineArray<Slot, 2> slots;

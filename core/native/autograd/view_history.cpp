@@ -1,4 +1,5 @@
 #include "autograd/view_history.h"
+#include "autograd/declared.h"
 #include "autograd/engine.h"
 #include "autograd/record.h"
 #include "dispatch/op_handles.h"
@@ -57,7 +58,7 @@ struct ViewGeometry {
 bool comparable(DType base, DType view) { return real_type(base) == real_type(view); }
 
 // result = view of base: gradient goes into the view's place.
-struct AsStridedNode final : Node {
+struct AsStridedNode final : DeclaredNode {
   ViewGeometry geometry;
   AsStridedNode(const Tensor& base, const Tensor& view) : geometry(base, view) {
     resize_edges(1);
@@ -74,7 +75,7 @@ struct AsStridedNode final : Node {
 };
 
 // New base = old base with the view's place replaced by the view's new value (edge 1).
-struct CopySlices final : Node {
+struct CopySlices final : DeclaredNode {
   ViewGeometry geometry;
   CopySlices(const Tensor& base, const Tensor& view, Edge value) : geometry(base, view) {
     resize_edges(2);

@@ -148,7 +148,8 @@ private:
 // --- effects ---------------------------------------------------------------------------------------------------------
 bool is_pure(const Graph& g, const Node& n); // gives the same for the same arguments, and does nothing else
 bool is_random(const Node& n);
-bool communicates(const Node& n); // every rank makes these calls, all of them, in one order
+bool communicates(const Node& n);                    // every rank makes these calls, all of them, in one order
+bool depends_on_data(const Graph& g, const Node& n); // sizes of its results follow from values
 bool writes(const Graph& g, const Node& n);
 // Values that the node writes.
 std::vector<Id> written(const Graph& g, const Node& n);
