@@ -364,6 +364,8 @@ private:
     tls_.backward_node = node;
     streams_.enter(node->streams);
     const bool ends = options_.arrivals && !s_.states[s].captures.empty(); // all that was wanted has arrived
+    if (ends)
+      for (int32_t i : s_.states[s].captures) options_.arrivals->emplace_back(static_cast<size_t>(i), Tensor());
     if (is_awaited(s_.states[s]) && !ends) run_tensor_hooks(s_.states[s], grads);
     if (!s_.states[s].captures.empty() && !ends) capture(s_.states[s], grads);
     bool run = s_.states[s].needed;

@@ -9,8 +9,9 @@ struct BackwardOptions {
   bool create_graph = false; // record the gradients' own computation
   bool allow_unused = false;
   bool accumulate = true; // into .grad of leaves; false: return the gradients of `inputs`
-  // Instead of that: what arrives at inputs, one by one in the order of arrival, with the input's number. Nothing goes
-  // on from there, and no hooks of theirs run.
+  // Instead of that: what arrives at inputs, one by one in the order of arrival, with the input's number; then a
+  // tensor that is not defined, where what takes gradients of the input would run. Nothing goes on from there, and no
+  // hooks of theirs run.
   std::vector<std::pair<size_t, Tensor>>* arrivals = nullptr;
 };
 

@@ -130,11 +130,11 @@ std::vector<Tensor> Executor::run_any(std::span<const Tensor> inputs, std::span<
   expect_tensors(g_, g_.inputs, inputs, "input");
   expect_tensors(g_, g_.captures, captures, "capture");
   if (when_ != Plans::Never && may_plan()) {
-    PlanCache::Found found = plans_->find(inputs, captures, when_ == Plans::AtOnce);
+    PlanCache::Found found = plans_->find(inputs, captures, when_ != Plans::Again);
     std::vector<Tensor> out;
     if (found.plan && found.plan->run(inputs, captures, on_guard, out, last)) return out;
     if (found.make) return run_watched(inputs, captures, on_guard);
-    if (found.region) return run_region(*this, found.region, inputs, captures, on_guard, when_ == Plans::AtOnce);
+    if (found.region) return run_region(*this, found.region, inputs, captures, on_guard, when_ != Plans::Again);
   }
   std::unique_ptr<State> taken = state_with(inputs, captures); // after an error it goes
   if (last) last->clear();

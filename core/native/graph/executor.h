@@ -11,8 +11,10 @@ class PlanCache; // plan/cache.h
 class Region;    // joint/region.h
 
 // When a graph is worked out for tensors of some kind (plan/plan.h): where such tensors come again, at their first
-// run, or never. A plan gives the bits that calling the operators gives.
-enum class Plans : uint8_t { Again, AtOnce, Never };
+// run, or never. A plan gives the bits that calling the operators gives. Sparing: at their first run, and with large
+// blocks allocated for as long as they are needed, where others in an arena would be there while what is kept between
+// two graphs comes and goes.
+enum class Plans : uint8_t { Again, AtOnce, Sparing, Never };
 
 // Plans of runs that autograd records need one that a shared_ptr holds: their backward passes may outlive its owner.
 class Executor : public std::enable_shared_from_this<Executor> {
@@ -35,6 +37,7 @@ public:
   bool fits(std::span<const Tensor> inputs, std::span<const Tensor> captures) const;
   const Graph& graph() const { return g_; }
   const PlanCache& plans() const { return *plans_; }
+  bool is_sparing() const { return when_ == Plans::Sparing; }
 
 private:
   friend class Plan;

@@ -6,6 +6,7 @@
 #include "dispatch/op_handles.h"
 #include "graph/joint/region.h"
 #include "graph/plan/key.h"
+#include "runtime/empty.h"
 #include "runtime/generator.h"
 
 namespace ts::graph {
@@ -94,6 +95,8 @@ private:
   void run_half(std::span<Tensor> grads, std::span<Tensor> out);
   void compute_anew(std::span<Tensor> grads, std::span<Tensor> out);
   std::vector<Tensor> given_again() const;
+  bool as_expected(std::span<Tensor> grads) const;
+  const Tensor* written_since() const;
 };
 
 bool JointNode::wants_the_same() const {
@@ -145,6 +148,33 @@ void JointNode::run_half(std::span<Tensor> grads, std::span<Tensor> out) {
   for (size_t k = 0; k < arrive.size(); ++k) out[joint->places[k]] = std::move(arrive[k]);
 }
 
+const Tensor* JointNode::written_since() const {
+  for (const Held& h : given)
+    if (h.tensor.version() != h.version) return &h.tensor;
+  return nullptr;
+}
+
+// Gradients as the half expects them, where they can be: without those of the graph it computes nothing anew.
+bool JointNode::as_expected(std::span<Tensor> grads) const {
+  const ThreadState& t = thread_state();
+  bool can = !t.include && !grad_enabled() && joint->wants_all;
+  for (size_t k = 0; k < grads.size(); ++k)
+    can = can && (!grads[k].defined() || (Asked::is_plain(grads[k]) && joint->asked.grads[k].arrives));
+  if (!can) return false;
+  for (size_t k = 0; k < grads.size(); ++k) {
+    const Asked::Grad& like = joint->asked.grads[k];
+    if (!like.arrives || (grads[k].defined() && same(grads[k].strides(), like.strides))) continue;
+    if (!is_dense(like.sizes, like.strides)) return false;
+    Tensor g = empty_strided_tensor(like.sizes, like.strides, metas[k].dtype, metas[k].device);
+    if (grads[k].defined())
+      ops::copy_(g, grads[k]);
+    else
+      ops::zero_(g);
+    grads[k] = std::move(g);
+  }
+  return true;
+}
+
 // With their history, which is that of our edges.
 std::vector<Tensor> JointNode::given_again() const {
   std::vector<Tensor> again;
@@ -154,11 +184,6 @@ std::vector<Tensor> JointNode::given_again() const {
       continue;
     }
     const Tensor& t = given[k].tensor;
-    TS_CHECK(t.version() == given[k].version, "compile: a tensor that a compiled function was given, [", t.dtype(), " ",
-             t.sizes(),
-             "], has been written in place since, and this backward pass, which is of another kind than those before "
-             "it, needs it; write to it after the pass, or run the function under "
-             "compiler.set_stance('force_eager')");
     again.push_back(t);
   }
   for (size_t e = 0; e < n_edges; ++e) {
@@ -177,6 +202,13 @@ void JointNode::compute_anew(std::span<Tensor> grads, std::span<Tensor> out) {
   check_not_freed(released);
   for (const SavedTensor& s : kept) s.unpack(this); // says what was written since
   region->miss(plain_modes() ? asked_now(grads) : Asked(), grad_enabled());
+  if (const Tensor* t = written_since()) {
+    if (as_expected(grads)) return run_half(grads, out);
+    fail(ErrorKind::Runtime, "compile: a tensor that a compiled function was given, [", (*t).dtype(), " ", t->sizes(),
+         "], has been written in place since, and this backward pass, which is of another kind than those before it, "
+         "runs the function again; write to it after the pass, or call the function under "
+         "compiler.set_stance('force_eager')");
+  }
   std::vector<Tensor> again = given_again(), outs;
   {
     PlainModes modes;
@@ -213,6 +245,7 @@ void JointNode::compute_anew(std::span<Tensor> grads, std::span<Tensor> out) {
   run_backward(roots, given_grads, inputs, options);
   std::vector<uint32_t> seen(again.size());
   for (auto& [i, g] : arrived) { // one for each edge while there are edges
+    if (!g.defined()) continue;
     const uint32_t k = of[i];
     Tensor& place = out[first[k] + std::min(seen[k]++, count[k] - 1)];
     place = place.defined() ? ops::add(place, g) : std::move(g);

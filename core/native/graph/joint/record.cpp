@@ -62,7 +62,7 @@ private:
   std::vector<bool> flows_, reached_; // by tensor given
   std::vector<Edge> edges_;
   std::vector<uint32_t> versions_;
-  std::vector<uint32_t> arrivals_; // tensors given
+  std::vector<uint32_t> arrivals_, ended_; // tensors given: what arrives, and in which order they have it all
   std::vector<Tensor> arrived_;
   Id now_ = kNone;
   bool decided_otherwise_ = false;
@@ -178,6 +178,10 @@ void JointRecorder::go_back() {
   options.arrivals = &arrived;
   run_backward(roots, grads, wanted, options);
   for (auto& [input, g] : arrived) {
+    if (!g.defined()) {
+      ended_.push_back(places[input]);
+      continue;
+    }
     arrivals_.push_back(places[input]);
     arrived_.push_back(std::move(g));
   }
@@ -188,27 +192,31 @@ void JointRecorder::go_back() {
 void JointRecorder::look_at_calls(const Graph& g) const {
   for (const graph::Node& n : g.nodes) {
     TS_CHECK(n.op, "it computes with sizes that are not known before");
-    TS_CHECK(n.op->kind != OperatorKind::Opaque && n.op->kind != OperatorKind::Answer && !depends_on_data(g, n),
-             n.op->name(), " depends on values, or on code that nothing is known of");
+    const bool answers = n.op->kind == OperatorKind::Answer && n.op->effects.reads_host;
+    TS_CHECK(n.op->kind != OperatorKind::Opaque && !answers && !depends_on_data(g, n), n.op->name(),
+             " depends on values, or on code that nothing is known of");
     TS_CHECK(!communicates(n), "it communicates");
     TS_CHECK(!(n.backward && is_random(n)), "its backward pass draws random numbers");
   }
 }
 
-// Edges to tensors whose gradients are complete last stand first: those that are complete first come to them first.
-void lay_out_edges(Joint& joint, std::span<const uint32_t> arrivals, const std::vector<bool>& reached) {
-  std::vector<uint32_t> order;
-  for (size_t k = arrivals.size(); k-- > 0;)
-    if (std::ranges::find(order, arrivals[k]) == order.end()) order.push_back(arrivals[k]);
-  for (uint32_t k = 0; k < reached.size(); ++k) // which nothing arrives at in such a pass
-    if (reached[k] && std::ranges::find(order, k) == order.end()) joint.edges.push_back(k);
+// Of nodes that may run at once, the engine takes those first that it saw last: edges to tensors whose gradients are
+// complete last stand first.
+void lay_out_edges(Joint& joint, std::span<const uint32_t> arrivals, const std::vector<uint32_t>& ended,
+                   const std::vector<bool>& reached) {
+  std::vector<uint32_t> order(ended.rbegin(), ended.rend());
+  for (uint32_t k = 0; k < reached.size(); ++k) // what nobody wants now
+    if (reached[k] && std::ranges::find(order, k) == order.end()) order.push_back(k);
   joint.places.resize(arrivals.size());
-  for (uint32_t k : order)
+  for (uint32_t k : order) {
+    const size_t before = joint.edges.size();
     for (size_t j = 0; j < arrivals.size(); ++j) {
       if (arrivals[j] != k) continue;
       joint.places[j] = static_cast<uint32_t>(joint.edges.size());
       joint.edges.push_back(k);
     }
+    if (joint.edges.size() == before) joint.edges.push_back(k); // at which nothing arrives
+  }
 }
 
 std::shared_ptr<const Joint> JointRecorder::finish() {
@@ -229,7 +237,7 @@ std::shared_ptr<const Joint> JointRecorder::finish() {
   look_at_calls(written_down);
   if (std::ranges::any_of(written_down.nodes, [](const graph::Node& n) { return is_random(n); }))
     joint_.random = std::move(generators);
-  lay_out_edges(joint_, arrivals_, reached_);
+  lay_out_edges(joint_, arrivals_, ended_, reached_);
   split_joint(joint_, leaf_level(written_down), arrivals_, inputs_.size(), n_captures_);
   return std::make_shared<const Joint>(std::move(joint_));
 }

@@ -129,7 +129,7 @@ void Splitter::make_forward() {
   const auto inputs = static_cast<ptrdiff_t>(n_inputs_), all = static_cast<ptrdiff_t>(n_given_);
   joint_.constants = g_.captured;
   joint_.forward = std::make_shared<const Executor>(
-      half({given, given + inputs}, {given + inputs, given + all}, std::move(outputs), first), Plans::AtOnce);
+      half({given, given + inputs}, {given + inputs, given + all}, std::move(outputs), first), Plans::Sparing);
 }
 
 void Splitter::make_backward() {
@@ -139,7 +139,7 @@ void Splitter::make_backward() {
   inputs.insert(inputs.end(), kept_.begin(), kept_.end());
   std::vector<Id> outputs(g_.outputs.begin() + static_cast<ptrdiff_t>(joint_.n_outputs), g_.outputs.end());
   joint_.backward =
-      std::make_shared<const Executor>(half(std::move(inputs), {}, std::move(outputs), second), Plans::AtOnce);
+      std::make_shared<const Executor>(half(std::move(inputs), {}, std::move(outputs), second), Plans::Sparing);
 }
 
 } // namespace

@@ -61,9 +61,9 @@ private:
   std::vector<Id> producer_;
   std::vector<Event> events_;
   std::vector<Plan::Home> homes_;
-  static constexpr size_t kNever = SIZE_MAX;
-  std::vector<size_t> first_, last_; // by buffer: events
-  std::vector<size_t> forget_;       // by value: the last event that needs the tensor
+  static constexpr size_t kNever = SIZE_MAX, kLarge = 16384; // bytes
+  std::vector<size_t> first_, last_;                         // by buffer: events
+  std::vector<size_t> forget_;                               // by value: the last event that needs the tensor
   std::vector<std::vector<Id>> makes_, forgets_, allocates_, frees_, drops_; // by event
   std::vector<bool> made_;
 };
@@ -189,6 +189,9 @@ void PlanMaker::fuse() {
     calls += called_[n];
   }
   plan_.summary_.fused = fuse_pointwise(r_.work, {plan_.device_, stays_, calls_before});
+  if (plan_.executor_.is_sparing())
+    for (Plan::Home& home : homes_)
+      if (home.lies == Plan::Lies::Arena && home.nbytes >= kLarge) home.lies = Plan::Lies::Apart;
 }
 
 void PlanMaker::reach(Id buffer, int64_t low, int64_t high) {
