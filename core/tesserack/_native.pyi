@@ -1341,6 +1341,7 @@ _manual_seed_all: Any
 _named_results: Any
 _note_fallback: Any
 _on_backward: Any
+_on_item: Any
 _operator_function: Any
 _operators: Any
 _overrides_off: Any

@@ -99,7 +99,7 @@ class ProgramRecorder:
             self.tracer.add_input(tensor, name)
         watch.count = lambda: self.tracer.num_calls
         self.changed = False
-        self.whole = WholeCalls(watch, self._put)
+        self.whole = WholeCalls(watch, self._put, operators=True)
         self._some = ts.empty(0)  # a call of no tensors, too, comes to where gradients are recorded
 
     def __enter__(self) -> ProgramRecorder:
