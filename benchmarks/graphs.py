@@ -55,16 +55,22 @@ def _gpt(fw: Any, device: str) -> tuple[Any, Any]:
     return model, fw.randint(0, 1000, (1, 16), device=device)
 
 
-def training_step(fw: Any, device: str, optimize: bool = True) -> Callable[[], Any]:
-    """A step of a small GPT on fixed tokens: forward, backward and, if asked, AdamW; two have been made."""
+def training_step(
+    fw: Any, device: str, optimize: bool = True, compiled: bool = False, shape: tuple[int, int] = (1, 16)
+) -> Callable[[], Any]:
+    """A step of a small GPT on fixed tokens: forward, backward and, if asked, AdamW; two have been made.
+
+    ``compiled``: the model is, which leaves the loss and the optimizer to Python; PyTorch runs it as it is.
+    """
     fw.manual_seed(0)
     model = build_gpt(fw.nn, 64, 6).to(device).train()
-    tokens = fw.randint(0, 1000, (1, 16), device=device)
+    run = fw.compile(model) if compiled and fw.__name__ == "tesserack" else model
+    tokens = fw.randint(0, 1000, shape, device=device)
     optimizer = fw.optim.AdamW(model.parameters(), lr=1e-3)
 
     def step() -> Any:
         optimizer.zero_grad()
-        loss = fw.nn.functional.cross_entropy(model(tokens).flatten(0, 1), tokens.flatten())
+        loss = fw.nn.functional.cross_entropy(run(tokens).flatten(0, 1), tokens.flatten())
         loss.backward()
         if optimize:
             optimizer.step()
@@ -83,6 +89,14 @@ def traced_step(fw: Any, device: str, optimize: bool = True) -> Callable[[], Any
 @row("traced: AdamW step of GPT, 6 layers of 64, 1 x 16 tokens (PyTorch: eager)", "run()", limit=0.6)
 def gpt_step(fw: Any, device: str) -> dict[str, Any]:
     return {"run": traced_step(fw, device)}
+
+
+@row("compiled: forward and backward of GPT, 6 layers of 64, 1 x 16 tokens (PyTorch: eager)", "run()", limit=0.6)
+def gpt_compiled(fw: Any, device: str) -> dict[str, Any]:
+    step = training_step(fw, device, optimize=False, compiled=True)
+    for _ in range(4):  # by then the backward pass is planned
+        step()
+    return {"run": step}
 
 
 @row("traced: chain of 8, 4M elements", "run()", limit=0.9)
@@ -125,6 +139,11 @@ def _alone(runner: Any, captured: Any, x: Any) -> Any:
     return runner.run((x,), captured)
 
 
+def _show(what: str, ratios: list[float]) -> None:
+    low, middle, high = statistics.quantiles(ratios, n=4)
+    print(f"{what:36s} {middle:.3f}  ({low:.3f} to {high:.3f})")
+
+
 def main() -> None:
     """Prints the ratios."""
     import tesserack as ts
@@ -144,13 +163,12 @@ def main() -> None:
         eager = without_gradients(ts, program, x)
         runs = {name: graph, f"{name}, the graph alone": partial(_alone, runner, captured)}
         for what, run in runs.items():
-            ratios = _pairs(eager, without_gradients(ts, run, x), seconds)
-            low, middle, high = statistics.quantiles(ratios, n=4)
-            print(f"{what:34s} {middle:.3f}  ({low:.3f} to {high:.3f})")
+            _show(what, _pairs(eager, without_gradients(ts, run, x), seconds))
     for what, optimize in {"GPT 6x64, forward and backward": False, "GPT 6x64, AdamW step": True}.items():
-        ratios = _pairs(training_step(ts, "cpu", optimize), traced_step(ts, "cpu", optimize), 4.0)
-        low, middle, high = statistics.quantiles(ratios, n=4)
-        print(f"{what:34s} {middle:.3f}  ({low:.3f} to {high:.3f})")
+        _show(what, _pairs(training_step(ts, "cpu", optimize), traced_step(ts, "cpu", optimize), 4.0))
+    for shape in ((1, 16), (8, 64)):
+        steps = (training_step(ts, "cpu", False, compiled, shape) for compiled in (False, True))
+        _show("compiled GPT 6x64, {}x{}, and back".format(*shape), _pairs(*steps, 4.0))
 
 
 if __name__ == "__main__":

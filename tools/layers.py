@@ -46,12 +46,13 @@ PACKAGE_LAYERS = {
     # Tensors as Python sees them, and what `import tesserack` needs of operators.
     "tensors": "_tensor ops.nonzero_unique ops.products ops.random utils._pytree",
     "autograd": "autograd func._batched func._gradients library.dispatch plugins utils.hooks utils.profiler utils.weak",
-    "operators": "autograd.__init__ autograd.gradcheck _tensor.copying _tensor.pickling _tensor.printing amp ops "
+    "operators": "autograd.__init__ autograd.gradcheck autograd._gradcheck_forward autograd._gradcheck_values "
+    "_tensor.copying _tensor.pickling _tensor.printing amp ops "
     "sparse storage utils.deterministic utils.settings",
     # Layers, and what is written with their functions or lets others write such.
     "layers": "aten distributed func library nested nn ops.__init__ ops.control_flow ops.higher_order ops.layers "
     "ops.normalization ops.sizes ops.spectral",
-    "tools": "distributed.algorithms._checkpoint distributed.checkpoint distributed.optim "
+    "tools": "distributed._composable distributed.algorithms._checkpoint distributed.checkpoint distributed.optim "
     "distributed.pipelining distributed.simulation distributions fx jit multiprocessing optim serialization utils",
     # Methods of tensors, which are functions of all of the above.
     "methods": "_tensor.aliases _tensor.methods",

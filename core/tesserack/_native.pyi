@@ -264,10 +264,12 @@ class _Tracer:
     def leave_module(self) -> None: ...
 
 # A graph of one level, to run. `plans`: when it is worked out for tensors of some kind: where such come "again",
-# "at once", or "never". What there is of plans: `plans()`.
+# "at once", or "never". What there is of plans: `plans()`; runs that autograd records have one for each half. Why
+# such runs are recorded call by call for good, of each kind of tensors that they are: `why_called()`.
 class _GraphRunner:
     def __init__(self, graph: _Graph, plans: str = "again") -> None: ...
     def plans(self) -> list[dict[str, Any]]: ...
+    def why_called(self) -> list[str]: ...
     def fits(self, inputs: Sequence[Tensor], captures: Sequence[Tensor] = ...) -> _bool: ...
     def run(
         self,
@@ -1339,6 +1341,7 @@ _manual_seed_all: Any
 _named_results: Any
 _note_fallback: Any
 _on_backward: Any
+_on_item: Any
 _operator_function: Any
 _operators: Any
 _overrides_off: Any
@@ -1403,6 +1406,7 @@ _watch_overrides: Any
 _watch_writes: Any
 _will_run: Any
 _withhold_kernels: Any
+_writes_are_guarded: Any
 
 bfloat16: dtype
 bool: dtype

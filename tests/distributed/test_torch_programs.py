@@ -1,5 +1,6 @@
 """Programs that were written for PyTorch's sharded training run as they are."""
 
+import json
 import re
 import socket
 import subprocess
@@ -54,3 +55,16 @@ def test_a_crashed_rank_goes_on_from_the_snapshot(launch: Any, tmp_path: Path) -
     # What PyTorch prints under torchrun.
     told = re.findall(r"\[1\] Epoch (\d) \| Steps: 4 \| loss (\d\.\d{4})", done.stdout)
     assert told == LOSSES, told
+
+
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_gradients_are_reduced_in_every_way(launch: Any, tmp_path: Path, ranks: int) -> None:
+    done = launch("torch/reducing.py", ranks, tmp_path / "whole.pt", torch=True)
+    assert done.returncode == 0 and done.stdout.count("is done") == ranks, done.stderr[-3000:]
+
+
+def test_what_a_recorded_main_raises_is_written_down(launch: Any, tmp_path: Path) -> None:
+    told = {"FAIL": "1", "TORCHELASTIC_ERROR_FILE": str(tmp_path / "error.json")}
+    done = launch("torch/reducing.py", 1, tmp_path / "whole.pt", torch=True, variables=told)
+    assert done.returncode != 0 and "ValueError: told to fail" in done.stderr, done.stderr[-3000:]
+    assert json.loads((tmp_path / "error.json").read_text())["message"]["message"] == "ValueError: told to fail"

@@ -288,3 +288,52 @@ def test_a_compiler_gets_the_step_as_one_graph():
     ]  # fmt: skip
     graphs[0].graph.eliminate_dead_code()
     assert len([n for n in graphs[0].graph.nodes if n.name in ("backward", "step", "zero_grad")]) == 3
+
+
+def test_a_number_that_is_returned_is_read_in_each_step():
+    results = []
+    for compiles in (False, True):
+        made = Trained(momentum)
+        plain = made.made_step()
+
+        def step(x, y, net=made.net, plain=plain):
+            loss, _ = plain(x, y)
+            right = (net(x).argmax(1) == y).float().mean()
+            return {"loss": loss.item(), "right": right.item()}
+
+        run = ts.compile(step, fullgraph=True) if compiles else step
+        ts.manual_seed(5)
+        results.append([run(ts.randn(4, 6), ts.randint(0, 3, (4,))) for _ in range(6)])
+    assert results[0] == results[1]
+    assert len({r["loss"] for r in results[0]}) == 6
+
+
+def test_a_number_that_is_used_is_no_constant():
+    def clipped(x):
+        y = x.sin().sum().item()
+        return x * min(y, 0.5)
+
+    def in_a_list(x):
+        return [x.cos().sum().item() + 1]
+
+    for function in (clipped, in_a_list):
+        compiled = ts.compile(function)
+        for k in range(5):
+            a, b = compiled(ts.full((3,), 0.1 * k)), function(ts.full((3,), 0.1 * k))
+            assert ts.equal(a, b) if isinstance(a, ts.Tensor) else a == b
+        assert "calls item" in compiled._compiled.reasons[0]
+
+
+def test_averages_of_weights_are_kept():
+    results = []
+    for compiles in (False, True):
+        made = Trained(momentum)
+        mean, plain = optim.swa_utils.AveragedModel(made.net), made.made_step()
+
+        def step(x, y, last=True, mean=mean, plain=plain, net=made.net):
+            found = plain(x, y)
+            mean.update_parameters(net)
+            return found
+
+        results.append([*made.run(ts.compile(step) if compiles else step), *mean.state_dict().values()])
+    assert alike(*results)

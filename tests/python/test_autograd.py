@@ -140,8 +140,10 @@ def test_leaf_rules() -> None:
         (x * 2).requires_grad_(False)
     with pytest.raises(RuntimeError, match="floating"):
         ts.ones(2, dtype=ts.int64).requires_grad_()
-    with pytest.raises(TypeError, match="bool"):
+    with pytest.raises(RuntimeError, match="bool"):
         x.requires_grad = 1
+    with pytest.raises(RuntimeError, match="deleted"):
+        del x.requires_grad
 
 
 def test_deep_chains_need_no_stack() -> None:

@@ -103,3 +103,23 @@ def test_triangular_equations_of_compressed_matrices(layout, device):
     ts.testing.assert_close(out[0], ts.linalg.solve(a.T, b))
     empty = ts.zeros(2, 2, device=device).to_sparse_csr()
     assert ts.triangular_solve(b, empty).solution.isnan().all()
+
+
+@pytest.mark.parametrize("hybrid", [1, 2])
+@pytest.mark.parametrize("empty", [False, True])
+def test_products_broadcast_dense_dims_of_hybrid_tensors(hybrid, empty, device):
+    x = ts.zeros(2, 3, 4, device=device)
+    if not empty:
+        x[0, 1, 2], x[1, 0, 3] = 2.0, 3.0
+    y = ts.arange(1.0, 7.0, device=device).reshape(2, 3, 1)
+    for a, b in ((x, y), (y, x)):
+        got = a.to_sparse(hybrid) * b.to_sparse(hybrid)
+        assert got.sparse_dim() == hybrid and got.shape == (2, 3, 4)
+        assert got.to_dense().tolist() == (a * b).tolist()
+
+
+def test_products_with_sparse_numbers(device):
+    x, two = ts.tensor(VALUES, device=device).to_sparse(), ts.tensor(2.0, device=device).to_sparse()
+    assert (x * two).to_dense().tolist() == (two * x).to_dense().tolist() == [[2.0, 4.0, 0.0], [6.0, 8.0, 0.0]]
+    with pytest.raises(RuntimeError, match="one shape"):
+        x * ts.ones(1, 3, device=device).to_sparse()

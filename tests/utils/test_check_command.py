@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+import tesserack as ts
 from tesserack.cli import main
 
 MODEL = """
@@ -116,6 +117,38 @@ def test_a_module_by_its_name(model: str, capsys: pytest.CaptureFixture[str]) ->
 def test_wrong_use(model: str, words: list[str], status: int, said: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", *(word.format(model) for word in words)]) == status
     assert said in capsys.readouterr().err
+
+
+TORCH_MODEL = """
+import torch.nn as nn
+
+class Net(nn.Module):
+    def __init__(self, width=8):
+        super().__init__()
+        self.head = nn.Linear(width, 3)
+
+    def forward(self, x):
+        from torch.nn import functional as F
+        return self.head(F.relu(x))
+
+def late():
+    from torch import nn
+    return nn.Sequential(nn.Linear(8, 3))
+
+def wrong():
+    return Net(9)
+"""
+
+
+@pytest.mark.parametrize("name", ["Net", "late"])
+def test_a_model_written_for_pytorch(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "torch_model.py"
+    path.write_text(TORCH_MODEL)
+    assert main(["check", f"{path}:{name}", "--input", "batch 8"]) == 0
+    assert "[batch, 3]" in capsys.readouterr().out
+    assert main(["check", f"{path}:wrong", "--input", "batch 8"]) == 1
+    assert "mismatch at `head` (Linear)" in capsys.readouterr().out
+    assert not ts.compat.is_enabled()
 
 
 def test_a_file_that_fails(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

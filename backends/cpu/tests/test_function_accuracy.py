@@ -5,6 +5,7 @@ from __future__ import annotations
 import kernel_harness as h
 import numpy as np
 import pytest
+from kernel_harness import Array
 
 
 def test_pow_in_float64_to_the_last_digit(rng: np.random.Generator) -> None:
@@ -118,6 +119,99 @@ def test_atan_in_float64(rng: np.random.Generator) -> None:
     nan = np.empty(1)
     h.pointwise(nan, [np.array([np.nan])], [("atan", 0)], "f8")
     assert np.isnan(nan).all()
+
+
+def around(centres: Array, dtype: str, width: int = 40) -> Array:
+    """The numbers next to each of some."""
+    bits = "i4" if dtype == "f4" else "i8"
+    return (centres.astype(dtype).view(bits)[:, None] + np.arange(-width, width, dtype=bits)).ravel().view(dtype)
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_roots_are_rounded_as_the_processor_rounds_them(dtype: str, rng: np.random.Generator) -> None:
+    """Over the whole range, next to squares and to powers of two, and what is no root."""
+    info = np.finfo(dtype)
+    whole = np.floor(rng.uniform(1, 2 ** (info.nmant // 2), 20000))
+    powers = around(np.ldexp(1.0, np.arange(info.minexp - 8, info.maxexp)), dtype)
+    a = np.concatenate([2.0 ** rng.uniform(info.minexp - 20, info.maxexp, 60000), rng.uniform(0, 4, 60000)])
+    a = np.concatenate([a.astype(dtype), around(whole**2, dtype, 2), around((whole + 0.5) ** 2, dtype, 2), powers])
+    edges = np.array([0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, -info.tiny, info.max], dtype)
+    for part in (a, edges, a[:5], np.where(rng.random(len(a)) < 0.1, np.zeros(1, dtype), a)):
+        out = np.empty_like(part)
+        h.pointwise(out, [part], [("sqrt", 0)], dtype)
+        with np.errstate(all="ignore"):
+            want = np.sqrt(part)
+        assert np.array_equal(out, want, equal_nan=True) and np.array_equal(np.signbit(out), np.signbit(want))
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize("op", ["exp", "log"])
+def test_exponentials_and_logarithms(op: str, dtype: str, rng: np.random.Generator) -> None:
+    """To a unit, where results are denormal too, next to 1, to every power of two and to what overflows."""
+    info = np.finfo(dtype)
+    top = float(np.log(info.max))
+    if op == "exp":
+        a = [
+            rng.uniform(-top - 40, top, 40000),
+            rng.normal(size=20000),
+            rng.normal(size=9000) * 10.0 ** -rng.integers(0, 18, 9000),
+        ]
+        a += [around(np.array([top, float(np.log(info.smallest_subnormal)), float(np.log(info.tiny))]), dtype)]
+    else:
+        near = 1 + rng.normal(size=20000) * 10.0 ** -rng.integers(0, 16, 20000)
+        a = [np.abs(near), rng.uniform(0.5, 3, 40000), 2.0 ** rng.uniform(info.minexp - 20, info.maxexp, 20000)]
+        a += [around(np.ldexp(1.0, np.arange(info.minexp - 8, info.maxexp)), dtype, 8)]
+    x = np.concatenate([np.concatenate(a).astype(dtype), np.array([*EDGES, 1e30, 1e-45], dtype)])
+    out = np.empty_like(x)
+    h.pointwise(out, [x], [(op, 0)], dtype)
+    with np.errstate(all="ignore"):
+        want = getattr(np, op)(x.astype(np.longdouble))
+        rounded = want.astype(dtype)
+    finite = np.isfinite(rounded)
+    assert np.array_equal(out[~finite], rounded[~finite], equal_nan=True)
+    error = h.ulp_error(out[finite], want[finite])
+    # In float32 exp is computed from end to end; the others have tables in two parts.
+    limit = 1.6 if (op, dtype) == ("exp", "f4") else 1
+    assert error.max() <= limit, (x[finite][error.argmax()], out[finite][error.argmax()], error.max())
+    small = np.empty(5, dtype)  # a number does not depend on how many stand beside it
+    h.pointwise(small, [x[:5]], [(op, 0)], dtype)
+    assert np.array_equal(small, out[:5])
+
+
+def test_erf_in_float64(rng: np.random.Generator) -> None:
+    """Next to 0, to the middle of its intervals and to 1, against 40 digits."""
+    mpmath = pytest.importorskip("mpmath")
+    x = np.concatenate([rng.uniform(-6.2, 6.2, 700), np.arange(1, 17) * 0.375, np.arange(1, 16) * 0.375 - 1e-15])
+    x = np.concatenate(
+        [x, rng.normal(size=200) * 10.0 ** rng.integers(-300, 0, 200), [0.0, -0.0, 5e-324, 1e300, -1e300]]
+    )
+    out = np.empty_like(x)
+    h.pointwise(out, [x], [("erf", 0)], "f8")
+    with mpmath.workdps(40):
+        for value, got in zip(x.tolist(), out.tolist(), strict=True):
+            want = mpmath.erf(mpmath.mpf(value))
+            assert abs(got - want) <= 1.3 * np.spacing(abs(float(want))), (value, got)
+    assert np.array_equal(np.signbit(out), np.signbit(x))
+    edges, out = np.array([np.inf, -np.inf, np.nan]), np.empty(3)
+    h.pointwise(out, [edges], [("erf", 0)], "f8")
+    np.testing.assert_array_equal(out, [1.0, -1.0, np.nan])
+
+
+def test_erfinv_in_float32(rng: np.random.Generator) -> None:
+    """Where the logarithm is small, next to 1, at the joint of both polynomials, and many of the far ones at once."""
+    special = pytest.importorskip("scipy.special")
+    joint = np.sqrt(1 - np.exp(-5.0)) + np.arange(-300, 300) * 2.0**-24
+    near = 1 - 2.0 ** -rng.uniform(1, 24, 3000)
+    for a in (rng.uniform(-1, 1, 30000), near, joint, 10.0 ** rng.uniform(-44, -1, 3000), -near[:5]):
+        x = a.astype("f4")
+        out = np.empty_like(x)
+        h.pointwise(out, [x], [("erfinv", 0)], "f4")
+        error = h.ulp_error(out, special.erfinv(x.astype("f8")))
+        assert error.max() <= 0.6, (x[error.argmax()], out[error.argmax()], error.max())
+    edges, out = np.array([0.0, -0.0, 1.0, -1.0, 1.5, -3.0, np.inf, np.nan], "f4"), np.empty(8, "f4")
+    h.pointwise(out, [edges], [("erfinv", 0)], "f4")
+    np.testing.assert_array_equal(out, np.array([0.0, -0.0, np.inf, -np.inf, np.nan, np.nan, np.nan, np.nan], "f4"))
+    assert np.signbit(out[1])
 
 
 EDGES = [0.0, -0.0, 1.0, -1.0, 0.5, 3.0, -7.5, 5e-324, -1e-310, 1e308, -1.7e308, np.inf, -np.inf, np.nan]

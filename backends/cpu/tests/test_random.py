@@ -92,6 +92,20 @@ def test_normal_fill(dtype: Any) -> None:
     assert stats.kstest(out.astype("f8"), "norm").pvalue > 1e-4
 
 
+@pytest.mark.parametrize("dtype", ["f4", "f8", "f2"])
+def test_normals_do_not_depend_on_where_a_fill_begins(dtype: str) -> None:
+    """At every place within a block of the stream, with more and fewer than are made at once."""
+    words = 4 if dtype == "f8" else 2
+    for start in range(4):
+        whole = np.empty(300, dtype)
+        call("randn_fill", [], [whole], [3, start])
+        for first in (0, 1, 2, 3, 17, 64, 65):
+            for n in (1, 2, 15, 16, 63, 64, 65, 129, 200):
+                part = np.empty(n, dtype)
+                call("randn_fill", [], [part], [3, start + words * first])
+                assert np.array_equal(part, whole[first : first + n]), (start, first, n)
+
+
 def test_extreme_words_stay_finite() -> None:
     out = np.empty(4_000_000, "f4")
     call("randn_fill", [], [out], [0, 0])

@@ -83,3 +83,16 @@ def test_what_is_stored_past_the_cache() -> None:
     ts.testing.assert_close(F.softmax(there, 1).cpu(), F.softmax(x, 1), rtol=1e-5, atol=1e-7)
     ts.testing.assert_close(F.softmax(there, 0).cpu(), F.softmax(x, 0), rtol=1e-5, atol=1e-7)
     ts.testing.assert_close(F.layer_norm(there, (1003,)).cpu(), F.layer_norm(x, (1003,)), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [ts.float16, ts.float32, ts.float64])
+@pytest.mark.parametrize("shape", [(1 << 17,), (1, 300, 512), (100003,), (3, 70000)])
+def test_spread_and_norm_of_long_rows(shape: tuple[int, ...], dtype: ts.dtype) -> None:
+    """Shared among groups, where the length has a divisor; the mean is far from 0, so squares alone will not do."""
+    x = (ts.rand(*shape, generator=ts.Generator().manual_seed(0)) + 20).to(dtype)
+    tolerance = {ts.float16: 2e-3, ts.float32: 1e-5, ts.float64: 1e-11}[dtype]
+    for given, ours in ((x, x.to("opencl")), (x[..., 1::2], x.to("opencl")[..., 1::2])):
+        for function in (ts.var, ts.std, ts.norm):
+            found, expected = function(ours).cpu().double(), function(given.double())
+            assert ts.allclose(found, expected, rtol=tolerance), (function.__name__, found, expected)
+    assert ts.backends.fallbacks() == {}

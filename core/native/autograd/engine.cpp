@@ -77,7 +77,7 @@ struct State {
 
 struct Scratch {
   int64_t run = 0; // counts the runs of the process
-  bool has_inputs = false;
+  bool has_inputs = false, keeps_graph = false;
   NodeIndex index;
   std::vector<State> states;
   std::vector<Tensor> grads;
@@ -166,6 +166,7 @@ public:
     static std::atomic<int64_t> runs{0};
     s_.run = ++runs;
     s_.has_inputs = !inputs.empty();
+    s_.keeps_graph = options.retain_graph;
   }
   ~Run() {
     tls_.backward_running = outer_;
@@ -251,6 +252,7 @@ private:
     }
     for (size_t i = order.size(); i-- > 0;) {
       State& state = s_.states[static_cast<size_t>(order[i])];
+      if (options_.arrivals && !state.captures.empty()) continue;
       for (const Edge& e : state.node->edges()) {
         if (!e.node) continue;
         state.needed |= is_awaited(state_of(e));
@@ -268,6 +270,8 @@ private:
   void deliver(const Edge& e, const State& state, Tensor g) {
     if (!g.defined()) return;
     fit(*e.node, e.input, g);
+    if (options_.arrivals && note_arrival(e, state, g)) [[unlikely]]
+      return;
     Tensor& slot = s_.grads[state.first_grad + e.input];
     if (!slot.defined())
       slot = std::move(g);
@@ -278,6 +282,16 @@ private:
       slot = ops::add(g, slot); // dense and sparse make dense
     else
       slot = ops::add(slot, g);
+  }
+
+  bool note_arrival(const Edge& e, const State& state, const Tensor& g) {
+    bool noted = false;
+    for (int32_t i : state.captures) {
+      if (capture_results_[static_cast<size_t>(i)] != e.input) continue;
+      options_.arrivals->emplace_back(static_cast<size_t>(i), g);
+      noted = true;
+    }
+    return noted;
   }
 
   static bool private_buffer(const Tensor& t) {
@@ -349,8 +363,11 @@ private:
     std::span<Tensor> grads(s_.grads.data() + s_.states[s].first_grad, n);
     tls_.backward_node = node;
     streams_.enter(node->streams);
-    if (is_awaited(s_.states[s])) run_tensor_hooks(s_.states[s], grads);
-    if (!s_.states[s].captures.empty()) capture(s_.states[s], grads);
+    const bool ends = options_.arrivals && !s_.states[s].captures.empty(); // all that was wanted has arrived
+    if (ends)
+      for (int32_t i : s_.states[s].captures) options_.arrivals->emplace_back(static_cast<size_t>(i), Tensor());
+    if (is_awaited(s_.states[s]) && !ends) run_tensor_hooks(s_.states[s], grads);
+    if (!s_.states[s].captures.empty() && !ends) capture(s_.states[s], grads);
     bool run = s_.states[s].needed;
     std::vector<Tensor> out;
     std::array<Tensor, 4> few;
@@ -581,6 +598,10 @@ bool will_run(const Node* node) {
 int64_t current_run() {
   auto* running = static_cast<const Scratch*>(thread_state().backward_running);
   return running ? running->run : -1;
+}
+bool run_keeps_graph() {
+  auto* running = static_cast<const Scratch*>(thread_state().backward_running);
+  return running && running->keeps_graph;
 }
 bool run_has_inputs() {
   auto* running = static_cast<const Scratch*>(thread_state().backward_running);

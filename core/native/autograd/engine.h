@@ -9,6 +9,10 @@ struct BackwardOptions {
   bool create_graph = false; // record the gradients' own computation
   bool allow_unused = false;
   bool accumulate = true; // into .grad of leaves; false: return the gradients of `inputs`
+  // Instead of that: what arrives at inputs, one by one in the order of arrival, with the input's number; then a
+  // tensor that is not defined, where what takes gradients of the input would run. Nothing goes on from there, and no
+  // hooks of theirs run.
+  std::vector<std::pair<size_t, Tensor>>* arrivals = nullptr;
 };
 
 // grads: one per root; undefined means ones for a single-element root (RuntimeError otherwise).
@@ -25,6 +29,7 @@ void queue_callback(std::function<void()> callback);
 // Of the innermost run of this thread: -1 outside of one.
 int64_t current_run();
 bool will_run(const Node* node); // it is part of that run; RuntimeError outside of one
+bool run_keeps_graph();          // it was asked to retain what is saved
 bool run_has_inputs();           // it was asked for gradients of certain tensors, not for .grad of all leaves
 const Node* current_node();      // being evaluated by this thread; NULL outside
 

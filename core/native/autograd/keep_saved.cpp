@@ -118,6 +118,8 @@ void pop_write_guard() {
   watch_writes(false);
 }
 
+bool writes_are_guarded() { return !t_kept.guards.empty(); }
+
 void push_keeping_hooks() {
   SavedTensorHooks hooks;
   hooks.pack = [](const Tensor& t) -> PackedTensor {

@@ -1,4 +1,5 @@
 #include "autograd/record.h"
+#include "autograd/declared.h"
 #include "autograd/gradient.h"
 #include "autograd/saved_tensor.h"
 #include "dispatch/op_handles.h"
@@ -14,7 +15,7 @@ struct Slot {
   int32_t edge = -1; // -1: nobody wants its gradient
 };
 
-struct OpNode final : Node {
+struct OpNode final : DeclaredNode {
   const Operator* forward = nullptr;
   OwnedValues values; // arguments that are not tensors
   InlineArray<Slot, 2> slots;
@@ -219,7 +220,10 @@ void attach(const Operator& op, Frame& f, Ref<OpNode> node, bool inplace) {
     else if (is_differentiable(t.dtype())) {
       set_history(t, nr + 1 == n ? std::move(node) : node, nr);
       if (op.view) {
-        t->flags = static_cast<uint8_t>(t->flags & ~TensorImpl::kViewNoGrad); // made below autograd, not under no_grad
+        // Made below autograd, not under no_grad, unless what it looks at was.
+        const Value& source = f.args[0];
+        const bool no_grad = source.tag == Tag::Tensor && source.as_tensor()->has(TensorImpl::kViewNoGrad);
+        if (!no_grad) t->flags = static_cast<uint8_t>(t->flags & ~TensorImpl::kViewNoGrad);
         t->view_version = t.version();
       }
     }

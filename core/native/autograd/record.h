@@ -10,6 +10,8 @@ void autograd_kernel(void*, const Operator& op, Frame& f, KeySet keys);
 // RuntimeError when t may not be modified in place now: a leaf that requires grad, a view of one, an output of a
 // multi-view operator, an inference tensor.
 void check_inplace_history(const Operator& op, const Tensor& t);
+// Of a view, the same: one of several views, one made under no_grad, one of a leaf.
+void check_written_view(const Tensor& t);
 bool is_view_of_leaf(const Tensor& t); // of one that requires grad, or into whose memory such a one looks
 // `node` computed t's new value, as one of its results, from, among others, the old one. For views the base follows.
 void record_inplace(const Tensor& t, const Ref<Node>& node, uint32_t result = 0);

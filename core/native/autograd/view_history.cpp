@@ -1,4 +1,5 @@
 #include "autograd/view_history.h"
+#include "autograd/declared.h"
 #include "autograd/engine.h"
 #include "autograd/record.h"
 #include "dispatch/op_handles.h"
@@ -57,7 +58,7 @@ struct ViewGeometry {
 bool comparable(DType base, DType view) { return real_type(base) == real_type(view); }
 
 // result = view of base: gradient goes into the view's place.
-struct AsStridedNode final : Node {
+struct AsStridedNode final : DeclaredNode {
   ViewGeometry geometry;
   AsStridedNode(const Tensor& base, const Tensor& view) : geometry(base, view) {
     resize_edges(1);
@@ -74,7 +75,7 @@ struct AsStridedNode final : Node {
 };
 
 // New base = old base with the view's place replaced by the view's new value (edge 1).
-struct CopySlices final : Node {
+struct CopySlices final : DeclaredNode {
   ViewGeometry geometry;
   CopySlices(const Tensor& base, const Tensor& view, Edge value) : geometry(base, view) {
     resize_edges(2);
@@ -103,6 +104,10 @@ bool view_is_stale(const Tensor& view) {
 }
 
 void refresh_view_history(const Tensor& view) {
+  TS_CHECK(!view->has(TensorImpl::kViewMulti),
+           "A view is the output of a function that returns multiple views, and its base or another view of its base "
+           "has been modified inplace. Such functions do not allow the output views to be modified inplace. You should "
+           "replace the inplace operation by an out-of-place one.");
   TS_CHECK(!view->has(TensorImpl::kViewNoGrad),
            "A view was created in no_grad mode, or by forward of a custom Function, and its base or another view of "
            "its base has been modified inplace with grad mode enabled. "
@@ -141,19 +146,9 @@ Edge inplace_edge(const Tensor& t) {
   return {Ref<Node>::adopt(new AsStridedNode(base, t)), 0};
 }
 
-void check_inplace_history(const Operator& op, const Tensor& t) {
-  bool inference = t->has(TensorImpl::kInference);
-  TS_CHECK(!inference || thread_state().inference, op.name(),
-           ": Inplace update to inference tensor outside InferenceMode is not allowed. "
-           "You can make a clone to get a normal tensor before doing inplace update.");
-  if (!requires_grad(t)) {
-    TS_CHECK(!t->has(TensorImpl::kViewMulti) || !t->base,
-             "Output of a multi-view operator is being modified inplace under autograd");
-    return;
-  }
-  TS_CHECK(!t->has(TensorImpl::kRequiresGrad) || grad_fn(t),
-           "a leaf Variable that requires grad is being used in an in-place operation.");
+void check_written_view(const Tensor& t) {
   if (!t->base) return;
+  TS_CHECK(!is_view_of_leaf(t), "a view of a leaf Variable that requires grad is being used in an in-place operation.");
   TS_CHECK(!t->has(TensorImpl::kViewMulti), "Output 0 of ", grad_fn(t) ? grad_fn(t)->name() : "a view operator",
            " is a view and is being modified inplace. This view is the output of a function that returns multiple "
            "views. Such functions do not "
@@ -166,7 +161,21 @@ void check_inplace_history(const Operator& op, const Tensor& t) {
            "moving both the view and the inplace either both inside the "
            "no_grad block (if you don't want the inplace to be tracked) or both "
            "outside (if you want the inplace to be tracked).");
-  TS_CHECK(!is_view_of_leaf(t), "a view of a leaf Variable that requires grad is being used in an in-place operation.");
+}
+
+void check_inplace_history(const Operator& op, const Tensor& t) {
+  bool inference = t->has(TensorImpl::kInference);
+  TS_CHECK(!inference || thread_state().inference, op.name(),
+           ": Inplace update to inference tensor outside InferenceMode is not allowed. "
+           "You can make a clone to get a normal tensor before doing inplace update.");
+  if (!requires_grad(t)) {
+    TS_CHECK(!t->has(TensorImpl::kViewMulti) || !t->base,
+             "Output of a multi-view operator is being modified inplace under autograd");
+    return;
+  }
+  TS_CHECK(!t->has(TensorImpl::kRequiresGrad) || grad_fn(t),
+           "a leaf Variable that requires grad is being used in an in-place operation.");
+  check_written_view(t);
 }
 
 void note_location(Node& node) {
@@ -180,7 +189,8 @@ std::weak_ptr<char> liveness_token(AutogradMeta& meta) {
   return meta.alive;
 }
 
-Tensor accumulate_grads(const Tensor& a, const Tensor& b) { return ops::add(a, b); }
+// What came last first where what is there is sparse, as PyTorch has the order of a sparse sum's elements.
+Tensor accumulate_grads(const Tensor& a, const Tensor& b) { return a->payload ? ops::add(b, a) : ops::add(a, b); }
 
 bool is_laid_out_for(const Tensor& grad, const Tensor& variable) {
   if (!is_dense(variable.sizes(), variable.strides())) return grad.is_contiguous();

@@ -119,35 +119,59 @@ bool tells_more(const Error& error) { // than its text: a Python exception, an i
 
 std::vector<Tensor> Executor::run(std::span<const Tensor> inputs, std::span<const Tensor> captures,
                                   const std::function<void(Id)>& on_guard) const {
+  return run_any(inputs, captures, on_guard, nullptr);
+}
+
+std::vector<Tensor> Executor::run_last(std::vector<Tensor> inputs) const { return run_any(inputs, {}, {}, &inputs); }
+
+std::vector<Tensor> Executor::run_any(std::span<const Tensor> inputs, std::span<const Tensor> captures,
+                                      const std::function<void(Id)>& on_guard, std::vector<Tensor>* last) const {
   if (captures.empty()) captures = g_.captured;
   expect_tensors(g_, g_.inputs, inputs, "input");
   expect_tensors(g_, g_.captures, captures, "capture");
   if (when_ != Plans::Never && may_plan()) {
-    PlanCache::Found found = plans_->find(inputs, captures, when_ == Plans::AtOnce);
+    PlanCache::Found found = plans_->find(inputs, captures, when_ != Plans::Again);
     std::vector<Tensor> out;
-    if (found.plan && found.plan->run(inputs, captures, on_guard, out)) return out;
+    if (found.plan && found.plan->run(inputs, captures, on_guard, out, last)) return out;
     if (found.make) return run_watched(inputs, captures, on_guard);
+    if (found.region) return run_region(*this, found.region, inputs, captures, on_guard, when_ != Plans::Again);
   }
-  return run_steps(inputs, captures, on_guard);
+  std::unique_ptr<State> taken = state_with(inputs, captures); // after an error it goes
+  if (last) last->clear();
+  taken->outer = Tracer::current();
+  if (taken->outer) taken->outer_ids.assign(g_.values.size(), kNone);
+  std::vector<Tensor> out = run_steps(*taken, on_guard, nullptr);
+  give_back(std::move(taken));
+  return out;
 }
 
-std::vector<Tensor> Executor::run_steps(std::span<const Tensor> inputs, std::span<const Tensor> captures,
-                                        const std::function<void(Id)>& on_guard) const {
-  std::unique_ptr<State> taken = take_state(); // after an error it goes
-  State& state = *taken;
-  state.outer = Tracer::current();
-  if (state.outer) state.outer_ids.assign(g_.values.size(), kNone);
-  for (size_t k = 0; k < inputs.size(); ++k) state.tensors[g_.inputs[k]] = inputs[k];
-  for (size_t k = 0; k < captures.size(); ++k) state.tensors[g_.captures[k]] = captures[k];
+std::vector<Tensor> Executor::call_operators(std::span<const Tensor> inputs, std::span<const Tensor> captures,
+                                             const std::function<void(Id)>& on_guard, Id* now) const {
+  if (captures.empty()) captures = g_.captured;
+  std::unique_ptr<State> taken = state_with(inputs, captures);
+  taken->outer = nullptr;
+  std::vector<Tensor> out = run_steps(*taken, on_guard, now);
+  give_back(std::move(taken));
+  return out;
+}
+
+std::unique_ptr<Executor::State> Executor::state_with(std::span<const Tensor> inputs,
+                                                      std::span<const Tensor> captures) const {
+  std::unique_ptr<State> state = take_state();
+  for (size_t k = 0; k < inputs.size(); ++k) state->tensors[g_.inputs[k]] = inputs[k];
+  for (size_t k = 0; k < captures.size(); ++k) state->tensors[g_.captures[k]] = captures[k];
+  return state;
+}
+
+std::vector<Tensor> Executor::run_steps(State& state, const std::function<void(Id)>& on_guard, Id* now) const {
   AskForInterrupts asking;
   for (const Step& step : steps_) {
+    if (now) *now = step.node;
     run_step(step, state, on_guard);
     asking.after(elements_of(step, state), "graph");
     for (Id v : step.dead) state.tensors[v] = Tensor();
   }
-  std::vector<Tensor> out = outputs_of(state);
-  give_back(std::move(taken));
-  return out;
+  return outputs_of(state);
 }
 
 // That its first result has.
@@ -169,12 +193,12 @@ std::vector<Tensor> Executor::outputs_of(const State& state) const {
 std::vector<Tensor> Executor::run_watched(std::span<const Tensor> inputs, std::span<const Tensor> captures,
                                           const std::function<void(Id)>& on_guard) const {
   PlanKey key(inputs, captures);
-  std::unique_ptr<State> taken = take_state();
+  std::unique_ptr<State> taken = state_with(inputs, captures);
   State& state = *taken;
   state.outer = nullptr;
   std::vector<const TensorImpl*> given;
-  for (size_t k = 0; k < inputs.size(); ++k) given.push_back((state.tensors[g_.inputs[k]] = inputs[k]).impl());
-  for (size_t k = 0; k < captures.size(); ++k) given.push_back((state.tensors[g_.captures[k]] = captures[k]).impl());
+  for (const Tensor& t : inputs) given.push_back(t.impl());
+  for (const Tensor& t : captures) given.push_back(t.impl());
   const Device device = given[0]->device;
   Recorder recorder(g_, device, std::move(given));
   AskForInterrupts asking;

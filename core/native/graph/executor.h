@@ -8,12 +8,16 @@
 namespace ts::graph {
 
 class PlanCache; // plan/cache.h
+class Region;    // joint/region.h
 
 // When a graph is worked out for tensors of some kind (plan/plan.h): where such tensors come again, at their first
-// run, or never. A plan gives the bits that calling the operators gives.
-enum class Plans : uint8_t { Again, AtOnce, Never };
+// run, or never. A plan gives the bits that calling the operators gives. Sparing: at their first run, and with large
+// blocks allocated for as long as they are needed, where others in an arena would be there while what is kept between
+// two graphs comes and goes.
+enum class Plans : uint8_t { Again, AtOnce, Sparing, Never };
 
-class Executor {
+// Plans of runs that autograd records need one that a shared_ptr holds: their backward passes may outlive its owner.
+class Executor : public std::enable_shared_from_this<Executor> {
 public:
   explicit Executor(Graph g, Plans plans = Plans::Again); // verifies it; RuntimeError of one with scopes
   ~Executor();
@@ -24,18 +28,26 @@ public:
   // program was written down are told to `on_guard`, with the node. Errors of operators name the user's line.
   std::vector<Tensor> run(std::span<const Tensor> inputs, std::span<const Tensor> captures,
                           const std::function<void(Id node)>& on_guard) const;
+  // For the last time: inputs go as soon as nobody needs them any more.
+  std::vector<Tensor> run_last(std::vector<Tensor> inputs) const;
+  // Calls the operators one by one, whoever plans. `now`: where the running node is told.
+  std::vector<Tensor> call_operators(std::span<const Tensor> inputs, std::span<const Tensor> captures,
+                                     const std::function<void(Id)>& on_guard, Id* now = nullptr) const;
   // Whether dtypes, devices, sizes and strides are those that were written down, as a specialised graph needs them.
   bool fits(std::span<const Tensor> inputs, std::span<const Tensor> captures) const;
   const Graph& graph() const { return g_; }
   const PlanCache& plans() const { return *plans_; }
+  bool is_sparing() const { return when_ == Plans::Sparing; }
 
 private:
   friend class Plan;
   friend struct PlanRun;
   struct Step;
   struct State;
-  std::vector<Tensor> run_steps(std::span<const Tensor> inputs, std::span<const Tensor> captures,
-                                const std::function<void(Id)>& on_guard) const;
+  std::vector<Tensor> run_any(std::span<const Tensor> inputs, std::span<const Tensor> captures,
+                              const std::function<void(Id)>& on_guard, std::vector<Tensor>* last) const;
+  std::vector<Tensor> run_steps(State& state, const std::function<void(Id)>& on_guard, Id* now) const;
+  std::unique_ptr<State> state_with(std::span<const Tensor> inputs, std::span<const Tensor> captures) const;
   std::vector<Tensor> run_watched(std::span<const Tensor> inputs, std::span<const Tensor> captures,
                                   const std::function<void(Id)>& on_guard) const;
   int64_t elements_of(const Step& step, const State& state) const;

@@ -119,6 +119,18 @@ bool is_random(const Node& n) {
   return n.op && n.op->effects.random;
 }
 
+// Places that are given as numbers say how many results there are; places that are given as truths do not.
+bool depends_on_data(const Graph& g, const Node& n) {
+  if (!n.op || !n.op->effects.data_dependent || n.op->schema->base != "index")
+    return n.op && n.op->effects.data_dependent;
+  bool masks = false;
+  g.each_use(n, [&](Id v) {
+    DType t = g.values[v].dtype;
+    masks = masks || (v != g.args(n)[0].id() && (t == DType::Bool || t == DType::UInt8));
+  });
+  return masks;
+}
+
 bool communicates(const Node& n) { return n.op && n.op->effects.communicates; }
 
 bool is_pure(const Graph& g, const Node& n) {

@@ -148,7 +148,8 @@ private:
 // --- effects ---------------------------------------------------------------------------------------------------------
 bool is_pure(const Graph& g, const Node& n); // gives the same for the same arguments, and does nothing else
 bool is_random(const Node& n);
-bool communicates(const Node& n); // every rank makes these calls, all of them, in one order
+bool communicates(const Node& n);                    // every rank makes these calls, all of them, in one order
+bool depends_on_data(const Graph& g, const Node& n); // sizes of its results follow from values
 bool writes(const Graph& g, const Node& n);
 // Values that the node writes.
 std::vector<Id> written(const Graph& g, const Node& n);
@@ -161,6 +162,13 @@ Graph leaf_level(const Graph& g);
 bool has_backward(const Graph& g);
 // The graph with the chosen nodes alone and its values numbered anew; `same` leads from a value to the one that it is.
 Graph rebuilt(const Graph& g, const std::vector<bool>& keep, const std::vector<Id>& same);
+
+// Some of the calls, one after another, as a graph of their own, and which values of the whole it is given and gives.
+struct Part {
+  Graph graph;
+  std::vector<Id> inputs, outputs;
+};
+Part part_of(const Graph& g, Id begin, Id end);
 
 // Without numbers that nothing is computed from: x.shape asks for every size.
 void drop_unused_numbers(Graph& g);

@@ -153,6 +153,41 @@ void drop_unused_numbers(Graph& g) {
   g.nodes = std::move(kept);
 }
 
+Part part_of(const Graph& g, Id begin, Id end) {
+  TS_CHECK_INDEX(begin <= end && end <= g.nodes.size(), "graph: there are no nodes ", begin, " to ", end);
+  Part part;
+  std::vector<bool> keep(g.nodes.size()), own(g.values.size()), used(g.values.size()), later(g.values.size());
+  for (Id k = 0; k < g.nodes.size(); ++k) {
+    const Node& n = g.nodes[k];
+    TS_CHECK(n.op && n.parent == kNone && !g.is_scope(k), "graph: expected calls of one level, without sizes, to part");
+    keep[k] = k >= begin && k < end;
+    if (keep[k]) g.each_def(n, [&](Id v) { own[v] = true; });
+    g.each_use(n, [&](Id v) {
+      if (keep[k] && !own[v]) used[v] = true;
+      if (k >= end) later[v] = true;
+    });
+  }
+  for (Id v : g.outputs) later[v] = true;
+  Graph cut = g;
+  cut.captures.clear(), cut.captured.clear(), cut.constant.clear();
+  for (size_t k = 0; k < g.captures.size(); ++k) {
+    const Id v = g.captures[k];
+    if (!used[v]) continue;
+    cut.captures.push_back(v);
+    cut.captured.push_back(g.captured[k]);
+    cut.constant.push_back(g.constant[k]);
+    used[v] = false;
+  }
+  for (Id v = 0; v < g.values.size(); ++v) {
+    if (used[v]) part.inputs.push_back(v);
+    if (own[v] && later[v]) part.outputs.push_back(v);
+  }
+  cut.inputs = part.inputs;
+  cut.outputs = part.outputs;
+  part.graph = rebuilt(cut, keep, identity(g.values.size()));
+  return part;
+}
+
 Graph outer_level(const Graph& g) {
   std::vector<bool> keep(g.nodes.size());
   for (Id k = 0; k < g.nodes.size(); ++k) keep[k] = g.nodes[k].parent == kNone;

@@ -49,8 +49,9 @@ Tracer* Tracer::current() {
   return t_tracer && !whole && t_tracer->failed_.empty() ? t_tracer : nullptr;
 }
 
-Tracer::Tracer(Surroundings around, bool lenient)
-    : around_(std::move(around)), serial_(g_serials.fetch_add(1) + 1), lenient_(lenient) {}
+Tracer::Tracer(Surroundings around, bool lenient, bool whole)
+    : around_(std::move(around)), serial_(g_serials.fetch_add(1) + 1), lenient_(lenient),
+      takes_views_(!lenient || whole) {}
 
 template <class F> bool Tracer::attempt(F write) {
   if (!failed_.empty()) return false;
@@ -240,7 +241,7 @@ Id Tracer::value_of(const Tensor& t) {
   TS_CHECK(!t->payload, "trace: sparse tensors are not written down; trace what is made of their dense parts");
   Id v = in_memory(t);
   // A run that is repeated with gradients must know how a tensor of the program came to be; trace warns of less.
-  TS_CHECK(v == kNone || !lenient_ || !scopes_.empty(),
+  TS_CHECK(v == kNone || takes_views_ || !scopes_.empty(),
            "a tensor is used that sees the memory of another, and no operator has made it, as `.data` is");
   return v != kNone ? v : capture(t);
 }

@@ -21,15 +21,15 @@ struct Surroundings {
 class Tracer {
 public:
   // What cannot be written down is an error in the program; or, if `lenient`, ends the writing, and the program runs
-  // on.
-  explicit Tracer(Surroundings around, bool lenient = false);
+  // on. Such a one does not take tensors that no operator has made of others, unless `whole`: it sees all that does.
+  explicit Tracer(Surroundings around, bool lenient = false, bool whole = false);
   ~Tracer();
   Tracer(const Tracer&) = delete;
   Tracer& operator=(const Tracer&) = delete;
   static Tracer* current();                             // of this thread, while it writes down what runs; NULL else
   const std::string& failed() const { return failed_; } // why a lenient one has ended; ""
 
-  // Before begin(). A tensor given twice is one input twice.
+  // Before begin(), or of what is not the program's. A tensor given twice is one input twice.
   void add_input(const Tensor& t, std::string_view name);
   void begin(); // RuntimeError where this thread writes down already
   // What the program gave.
@@ -109,7 +109,7 @@ private:
   KeySet include_before_ = 0;
   bool grad_before_ = true, running_ = false;
   size_t next_sweep_ = 256;
-  bool lenient_ = false;
+  bool lenient_ = false, takes_views_ = true;
   std::string failed_;
 };
 

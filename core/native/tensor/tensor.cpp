@@ -172,12 +172,14 @@ Tensor make_view(const Tensor& of, IntSpan sizes, IntSpan strides, int64_t byte_
   // Views always pass through autograd: their base may come to require gradients after they were made.
   t->keys |= key_bit(key::Autograd);
   if (thread_state().exclude & key_bit(key::Autograd)) t->flags |= TensorImpl::kViewNoGrad;
+  // What may not be written to through a view may not be through a view of that.
+  if (of->base) t->flags |= of->flags & (TensorImpl::kViewNoGrad | TensorImpl::kViewMulti);
   return t;
 }
 
 void forget_base(TensorImpl& view) {
   release(std::exchange(view.base, nullptr));
-  view.flags = static_cast<uint8_t>(view.flags & ~TensorImpl::kViewNoGrad);
+  view.flags = static_cast<uint8_t>(view.flags & ~(TensorImpl::kViewNoGrad | TensorImpl::kViewMulti));
 }
 
 } // namespace ts

@@ -233,6 +233,13 @@ _SPARSE = {
 _IN_PLACE = ("float_power", "igamma", "igammac", "mvlgamma")
 
 
+def _volatile(self: Tensor) -> bool:
+    import warnings
+
+    warnings.warn("volatile was removed (Variable.volatile is always False)", stacklevel=2)
+    return False
+
+
 def _polygamma_(self: Tensor, n: int) -> Tensor:
     """``polygamma`` in place."""
     result = _before(self).polygamma(n)
@@ -270,7 +277,7 @@ def install(cls: type[Tensor]) -> None:
         "__div__": cls.__truediv__,
         "__idiv__": cls.__itruediv__,
         "__rdiv__": _true_divide_by,
-        "volatile": property(lambda self: False, doc="Always False: see ``no_grad``."),
+        "volatile": property(_volatile, doc="Always False, with a warning: see ``no_grad``."),
     }
     for name, attribute in members.items():
         setattr(cls, name, attribute)

@@ -53,7 +53,8 @@ def _decorate_generator(mode: Any, function: Callable[..., Any]) -> Callable[...
                 try:
                     sent = yield item
                 except GeneratorExit:
-                    generator.close()
+                    with mode.clone():
+                        generator.close()
                     raise
                 except BaseException as error:
                     step = functools.partial(generator.throw, error)

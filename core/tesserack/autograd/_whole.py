@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from tesserack import _native
 
-__all__ = ["entries", "keeps_itself", "own_state", "take", "takers", "whole"]
+__all__ = ["add_entry", "entries", "item_takers", "keeps_itself", "own_state", "take", "takers", "whole"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 C = TypeVar("C", bound=type)
@@ -39,6 +39,11 @@ def take(
     return takers[-1](function, args, kwargs, computes, divisible) if takers else NotImplemented
 
 
+def add_entry(function: Any) -> None:
+    """Note that the function asks whether it is taken."""
+    entries.add(function.__code__)
+
+
 def whole(function: F) -> F:
     """Decorator: calls of the function stand whole in graphs."""
 
@@ -50,7 +55,7 @@ def whole(function: F) -> F:
                 return found
         return function(*args, **kwargs)
 
-    entries.add(call.__code__)
+    add_entry(call)
     return call  # type: ignore[return-value]
 
 
@@ -64,6 +69,14 @@ def _backward(tensor: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
     return take(_native.Tensor.backward, (tensor, *args), kwargs)
 
 
-def watch_backward(on: bool) -> None:
-    """Whether ``Tensor.backward`` asks, as functions here do."""
-    _native._on_backward(_backward if on else None)
+item_takers: list[Callable[[Any], Any]] = []  # what is asked for numbers of tensors; the innermost last
+
+
+def _item(tensor: Any) -> Any:
+    return item_takers[-1](tensor) if item_takers else NotImplemented
+
+
+def watch_methods() -> None:
+    """Have ``Tensor.backward`` and ``Tensor.item`` ask, too, as long as there is a taker."""
+    _native._on_backward(_backward if takers else None)
+    _native._on_item(_item if item_takers else None)

@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 import tesserack as ts
 from tesserack import Tensor, _native
 from tesserack._native import enable_grad
+from tesserack._tensor.subclass import has_no_memory
 from tesserack.autograd._run import grad
 from tesserack.autograd.function import Function, use_jvp_rule
 from tesserack.func._gradients import depth, push_forward
@@ -42,13 +43,13 @@ class _Level:
     def __init__(self) -> None:
         self.duals: list[Tensor] = []  # what stands before each dual, which a program never sees or writes to
         self.tangents: list[Tensor] = []
-        self.made: list[tuple[weakref.ref[Tensor], int]] = []  # the duals themselves, and their versions
+        self.made: list[tuple[weakref.ref[Tensor], Any]] = []  # the duals themselves, and their nodes
         self.recorded = False
 
     def tangent_of_dual(self, tensor: Tensor) -> Tensor | None:
-        """The very tangent that a dual was made with, while nothing has written to it."""
-        for (made, version), tangent in zip(self.made, self.tangents, strict=True):
-            if made() is tensor and tensor._version == version:
+        """The tangent that a dual was made with, while no operation on the dual has written to it."""
+        for (made, node), tangent in zip(self.made, self.tangents, strict=True):
+            if made() is tensor and tensor.grad_fn is node:
                 return tangent
         return None
 
@@ -63,6 +64,19 @@ class _Dual(Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Tensor:
         return grad
+
+
+class _Replaced(Function):
+    """A tensor that a custom function wrote to, with another history: that of what stands before it now."""
+
+    @staticmethod
+    def forward(ctx: Any, written: Tensor, before: Tensor) -> Tensor:
+        ctx.mark_dirty(written)
+        return written
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Any:
+        return None, grad
 
 
 class _State(threading.local):
@@ -140,14 +154,35 @@ def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> T
     with enable_grad():
         before = tensor.view_as(tensor) if tensor.requires_grad else tensor.detach().requires_grad_()
         dual = _Dual.apply(before)
-    _note_dual(current, before, dual, tangent)
+    _note_dual(current, before, dual, _laid_out_as(tangent, tensor))
     return dual  # type: ignore[no-any-return]
+
+
+def _laid_out_as(tangent: Tensor, primal: Tensor) -> Tensor:
+    """The tangent where it lies as its primal does, bits that are pending included; otherwise a copy that does, so that
+    a view of the one is a view of the other."""
+    if any(t.layout is not ts.strided or t.is_meta or has_no_memory(t) for t in (primal, tangent)):
+        return tangent
+    if _place(tangent) == _place(primal):
+        return tangent
+    with enable_grad():
+        room = tangent.new_zeros(primal.untyped_storage().nbytes() // primal.element_size())
+        copy = room.as_strided(primal.shape, primal.stride(), primal.storage_offset())
+        copy = copy._neg_view() if primal.is_neg() else copy
+        copy = copy.conj() if primal.is_conj() and copy.is_complex() else copy
+        return copy.copy_(tangent)
+
+
+def _place(x: Tensor) -> Any:
+    room = x.untyped_storage().nbytes() // x.element_size()
+    strides = [stride for size, stride in zip(x.shape, x.stride(), strict=True) if size != 1]
+    return strides, x.storage_offset() if x.numel() else 0, room, x.is_conj(), x.is_neg()
 
 
 def _note_dual(level: _Level, before: Tensor, dual: Tensor, tangent: Tensor) -> None:
     level.duals.append(before)
     level.tangents.append(tangent if tangent.dtype is before.dtype else tangent.to(before.dtype))
-    level.made.append((weakref.ref(dual), dual._version))
+    level.made.append((weakref.ref(dual), dual.grad_fn))
 
 
 def carries_tangent(tensor: Any) -> bool:
@@ -164,13 +199,13 @@ def _is_computed(tensor: Tensor, level: _Level) -> bool:
 def by_jvp(function: Any, args: tuple[Any, ...]) -> Any:
     """A custom function's own ``jvp``, for arguments of which some carry tangents: its results, as duals.
 
-    None where the function's backward is to be used: where it has one, and where gradients of duals are recorded.
+    None where the function's backward is to be used: where it has one, and no jvp or gradients of duals are recorded.
     """
     level = _state.level
     if level is None or not any(carries_tangent(arg) for arg in args):
         return None
     has_backward = function.backward is not Function.backward
-    if has_backward and level.recorded:
+    if has_backward and (level.recorded or function.jvp is Function.jvp):
         return None
     tangents = [unpack_dual(arg).tangent if isinstance(arg, Tensor) else None for arg in args]
     result = _native._function_apply(function, function.setup_context is not Function.setup_context, *args)
@@ -185,15 +220,52 @@ def by_jvp(function: Any, args: tuple[Any, ...]) -> Any:
     if len(answers) != len(outputs):
         raise RuntimeError(f"{function.__name__}.jvp: expected {len(outputs)} tangents, one for each output, got "
                            f"{len(answers)}")  # fmt: skip
-    made = tuple(_pushed(level, function, o, t) for o, t in zip(outputs, answers, strict=True))
+    for output, tangent in zip(outputs, answers, strict=True):
+        _check_aliases(output, tangent, args, given)
+    made = tuple(_pushed(level, function, o, t, o in _same(args)) for o, t in zip(outputs, answers, strict=True))
     return made if isinstance(result, tuple) else made[0]
+
+
+class _same:
+    """Which objects there are, by identity."""
+
+    def __init__(self, items: Any) -> None:
+        self.items = items
+
+    def __contains__(self, wanted: object) -> bool:
+        return any(item is wanted for item in self.items)
+
+
+def _memory_of(x: Any) -> Any:
+    """The tensor that a view looks at; itself if it is no view."""
+    return x if not isinstance(x, Tensor) or x._base is None else x._base
+
+
+def _check_aliases(output: Any, tangent: Any, args: tuple[Any, ...], given: Any) -> None:
+    """``RuntimeError`` unless a tangent is written to, or a view, where its output is."""
+    if not isinstance(output, Tensor) or not isinstance(tangent, Tensor):
+        return
+    for arg, before in zip(args, given, strict=True):
+        if output is arg and tangent is not before:
+            raise RuntimeError("An inplace custom Function is not modifying the forward mode gradients inplace. If the "
+                               "forward modifies an input inplace, then the jvp function must modify the gradient of "
+                               "that input inplace and return it.")  # fmt: skip
+    tensors = [arg for arg in args if isinstance(arg, Tensor)]
+    if output._base is None or output in _same(args) or output._base not in _same([_memory_of(x) for x in tensors]):
+        return
+    if tangent._base is None:
+        raise RuntimeError("A custom Function's forward is returning a view (or an input as-is) but the jvp is not "
+                           "returning a view.")  # fmt: skip
+    if tangent._base not in _same([_memory_of(x) for x in given]):
+        raise RuntimeError("A custom Function is returning a view but the jvp is not returning a view of the given "
+                           "grad input.")  # fmt: skip
 
 
 def _is_smooth(x: Any) -> bool:
     return isinstance(x, Tensor) and (x.is_floating_point() or x.is_complex())
 
 
-def _pushed(level: _Level, function: Any, output: Any, tangent: Any) -> Any:
+def _pushed(level: _Level, function: Any, output: Any, tangent: Any, written: bool) -> Any:
     if not isinstance(output, Tensor) or not _is_smooth(output) or not output.requires_grad:
         if tangent is not None:
             raise RuntimeError(f"{function.__name__}.jvp: expected None as the tangent of an output that is not "
@@ -207,7 +279,7 @@ def _pushed(level: _Level, function: Any, output: Any, tangent: Any) -> Any:
                            f"{tuple(tangent.shape)}")  # fmt: skip
     before = output.detach().requires_grad_()
     with enable_grad():
-        dual = _Dual.apply(before)
+        dual = _Replaced.apply(output, before) if written else _Dual.apply(before)
     _note_dual(level, before, dual, tangent)
     return dual
 
@@ -220,8 +292,7 @@ class _ForwardContext:
 
     @property
     def saved_tensors(self) -> Any:
-        noted = getattr(self._node, "saved_for_forward", None)
-        return self._node.saved_tensors if noted is None else noted
+        return getattr(self._node, "saved_for_forward", ())
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._node, name)

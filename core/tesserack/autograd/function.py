@@ -139,7 +139,7 @@ class Function:
             found = _vmap_rule[0](cls, args)
             if found is not NotImplemented:
                 return found
-        if cls.jvp is not Function.jvp and _jvp_rule:
+        if (cls.jvp is not Function.jvp or cls.backward is Function.backward) and _jvp_rule:
             found = _jvp_rule[0](cls, args)
             if found is not None:
                 return found

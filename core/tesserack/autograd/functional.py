@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
+from tesserack import _native
 from tesserack._native import Tensor, enable_grad
 from tesserack.autograd._run import grad
 
@@ -28,6 +29,10 @@ def _tuple(values: Any, what: str, name: str) -> tuple[tuple[Tensor, ...], bool]
 
 
 def _prepare(name: str, inputs: Any, create_graph: bool) -> tuple[tuple[Tensor, ...], bool]:
+    if _native._writes_are_guarded():
+        raise RuntimeError(
+            f"{name}: autograd.functional takes no part in func's transforms; use those of func within them"
+        )
     tensors, single = _tuple(inputs, "inputs", name)
     if create_graph:
         return tuple(t.view_as(t) if t.requires_grad else t.detach().requires_grad_() for t in tensors), single

@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
-import itertools
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from tesserack import _native
 from tesserack._native import Tensor
-from tesserack._tensor.subclass import has_no_memory
+from tesserack.autograd._gradcheck_forward import check_batched_forward, check_undefined_tangents, compare_tangents
+from tesserack.autograd._gradcheck_values import (
+    GradcheckError,
+    check_alike,
+    close,
+    differentiable_outputs,
+    evaluate,
+    numbers,
+    numeric_columns,
+    of_parts,
+    outputs_of,
+    parts_of,
+    random_like,
+    tables_close,
+    wanted_of,
+)
 from tesserack.autograd._run import grad
+from tesserack.autograd.function import Function
 
 __all__ = ["GradcheckError", "gradcheck", "gradgradcheck"]
-
-
-class GradcheckError(RuntimeError):
-    """What :func:`gradcheck` and :func:`gradgradcheck` raise."""
 
 
 def gradcheck(
@@ -48,13 +59,16 @@ def gradcheck(
         atol, rtol: tolerances.
         raise_exception: raise :class:`GradcheckError` rather than return False.
         nondet_tol: how much two runs of the same backward may differ.
-        check_undefined_grad: also run backward with some output gradients missing.
+        check_undefined_grad: also run backward with output gradients missing, and forward mode without tangents.
         check_grad_dtypes: also require that gradients have the dtypes of their inputs.
         check_batched_grad: also require that several gradients at once (``is_grads_batched``) are those of one by one.
         check_forward_ad, check_backward_ad: which ways of differentiating are compared.
-        check_batched_forward_grad: needs ``check_forward_ad``, and adds nothing to it: tangents are taken one by one.
+        check_batched_forward_grad: also require that tangents taken under ``vmap`` are those of one by one; needs
+            ``check_forward_ad``.
         fast_mode: compare along one random direction instead of every element.
         masked: whether of sparse inputs the elements that are there count alone, or all (the default).
+
+    ``AssertionError`` where outputs of perturbed inputs differ in shape or dtype.
 
     >>> import tesserack as ts
     >>> ts.autograd.gradcheck(lambda x: x.exp(), ts.tensor([0.5, 1.0], dtype=ts.float64, requires_grad=True))
@@ -69,15 +83,19 @@ def gradcheck(
         func, arguments = _of_values(func, arguments, masked)
     try:
         _check_inputs(arguments, eps)
-        outputs = _differentiable_outputs(func, arguments)
+        outputs = differentiable_outputs(func, arguments)
         if not outputs:
             _check_constant(func, arguments, eps)
             return True
         compare = _compare_direction if fast_mode else _compare_jacobians
         for index in range(len(outputs) if check_backward_ad else 0):
             compare(func, arguments, index, eps, atol, rtol, nondet_tol)
-        for index in range(len(outputs) if check_forward_ad else 0):
-            _compare_tangents(func, arguments, index, eps, atol, rtol)
+        if check_forward_ad:
+            compare_tangents(func, arguments, len(outputs), eps, atol, rtol)
+        if check_forward_ad and check_undefined_grad:
+            check_undefined_tangents(func, arguments, atol, rtol)
+        if check_batched_forward_grad:
+            check_batched_forward(func, arguments, atol, rtol)
         if check_batched_grad and check_backward_ad:
             _check_batched(func, arguments, atol, rtol)
         if check_grad_dtypes and check_backward_ad:
@@ -94,12 +112,8 @@ def gradcheck(
 # --- inputs and outputs --------------------------------------------------------------------------------------------
 
 
-def _wanted(arguments: Sequence[Any]) -> list[Tensor]:
-    return [a for a in arguments if isinstance(a, Tensor) and a.requires_grad]
-
-
 def _check_inputs(arguments: Sequence[Any], eps: float) -> None:
-    wanted = _wanted(arguments)
+    wanted = wanted_of(arguments)
     if not wanted:
         raise ValueError(
             "gradcheck expects at least one input tensor to require gradient, but none of them have requires_grad=True."
@@ -178,21 +192,11 @@ def _values_of(x: Tensor) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
     return x.values(), lambda v: sparse_compressed_tensor(compressed, plain, v, size, layout=layout)
 
 
-def _outputs(func: Callable[..., Any], arguments: Sequence[Any]) -> list[Tensor]:
-    result = func(*arguments)
-    results = [result] if isinstance(result, Tensor) else [*result]
-    return [r for r in results if isinstance(r, Tensor)]
-
-
-def _differentiable_outputs(func: Callable[..., Any], arguments: Sequence[Any]) -> list[Tensor]:
-    return [output for output in _outputs(func, arguments) if output.requires_grad]
-
-
 def _check_constant(func: Callable[..., Any], arguments: Sequence[Any], eps: float) -> None:
     """No output requires grad: then none may depend on the inputs."""
-    for number, tensor in enumerate(_wanted(arguments)):
-        for output in range(len(_outputs(func, arguments))):
-            for column in _numeric_columns(func, arguments, tensor, output, eps, differentiable=False):
+    for number, tensor in enumerate(wanted_of(arguments)):
+        for output in range(len(outputs_of(func, arguments))):
+            for column in numeric_columns(func, arguments, tensor, output, eps, differentiable=False):
                 if any(value != 0 for value in column):
                     raise GradcheckError(
                         f"Numerical gradient expected to be zero, but input {number} changes output {output}"
@@ -202,76 +206,17 @@ def _check_constant(func: Callable[..., Any], arguments: Sequence[Any], eps: flo
 # --- full Jacobians --------------------------------------------------------------------------------------------------
 
 
-def _parts(tensor: Tensor) -> Tensor:
-    """Without history, complex numbers as pairs of real ones; shares memory."""
-    from tesserack import view_as_real
-
-    tensor = tensor.detach().resolve_conj().resolve_neg()
-    return view_as_real(tensor) if tensor.is_complex() else tensor
-
-
-def _of_parts(values: Tensor, like: Tensor) -> Tensor:
-    """The tensor whose parts these are."""
-    from tesserack import view_as_complex
-
-    shape = _parts(like).shape
-    parts = values.reshape(shape)
-    return view_as_complex(parts) if like.is_complex() else parts
-
-
-def _flat(tensor: Tensor) -> list[float]:
-    values = _parts(tensor).to(_native.float64).reshape(-1)
-    if has_no_memory(values):  # of a class that holds them elsewhere, and is asked for each
-        return [value.item() for value in values]
-    return values.tolist()  # type: ignore[no-any-return]
-
-
-def _evaluate(func: Callable[..., Any], arguments: Sequence[Any], output: int, differentiable: bool) -> list[float]:
-    outputs = _differentiable_outputs(func, arguments) if differentiable else _outputs(func, arguments)
-    return _flat(outputs[output])
-
-
-def _numeric_columns(
-    func: Callable[..., Any],
-    arguments: Sequence[Any],
-    tensor: Tensor,
-    output: int,
-    eps: float,
-    differentiable: bool = True,
-) -> list[list[float]]:
-    """d output / d element, one list for every element of ``tensor``."""
-    columns = []
-    data = _parts(tensor)
-    for position in itertools.product(*(range(size) for size in data.shape)):
-        original = data[position].item()
-        data[position] = original + eps
-        above = _evaluate(func, arguments, output, differentiable)
-        data[position] = original - eps
-        below = _evaluate(func, arguments, output, differentiable)
-        data[position] = original
-        columns.append([(a - b) / (2 * eps) for a, b in zip(above, below, strict=True)])
-    return columns
-
-
 def _analytic_columns(output: Tensor, wanted: list[Tensor]) -> list[list[list[float]]]:
     """The same by backward: for every input, for every element of it."""
     rows: list[list[list[float]]] = [[] for _ in wanted]
-    count, dtype = _parts(output).numel(), _parts(output).dtype
-    sizes = [_parts(tensor).numel() for tensor in wanted]
+    count, dtype = parts_of(output).numel(), parts_of(output).dtype
+    sizes = [parts_of(tensor).numel() for tensor in wanted]
     for index in range(count):
         seed = _native.tensor([float(k == index) for k in range(count)], dtype=dtype, device=output.device)
-        grads = grad(output, wanted, _of_parts(seed, output), retain_graph=True, allow_unused=True)
+        grads = grad(output, wanted, of_parts(seed, output), retain_graph=True, allow_unused=True)
         for row, g, size in zip(rows, grads, sizes, strict=True):
-            row.append([0.0] * size if g is None else _flat(g))
+            row.append([0.0] * size if g is None else numbers(g))
     return [[[row[k] for row in table] for k in range(size)] for table, size in zip(rows, sizes, strict=True)]
-
-
-def _close(a: float, b: float, atol: float, rtol: float) -> bool:
-    return a == b or (a != a and b != b) or abs(a - b) <= atol + rtol * abs(b)
-
-
-def _tables_close(left: list[list[float]], right: list[list[float]], atol: float, rtol: float) -> bool:
-    return all(_close(a, b, atol, rtol) for x, y in zip(left, right, strict=True) for a, b in zip(x, y, strict=True))
 
 
 def _compare_jacobians(
@@ -283,34 +228,28 @@ def _compare_jacobians(
     rtol: float,
     nondet_tol: float,
 ) -> None:
-    wanted = _wanted(arguments)
-    output = _differentiable_outputs(func, arguments)[index]
+    wanted = wanted_of(arguments)
+    output = differentiable_outputs(func, arguments)[index]
     analytic, again = _analytic_columns(output, wanted), _analytic_columns(output, wanted)
     for number, tensor in enumerate(wanted):
-        numeric = _numeric_columns(func, arguments, tensor, index, eps)
-        if not _tables_close(analytic[number], numeric, atol, rtol):
+        numeric = numeric_columns(func, arguments, tensor, index, eps)
+        if not tables_close(analytic[number], numeric, atol, rtol):
             raise GradcheckError(
                 f"Jacobian mismatch for output {index} with respect to input {number},\n"
                 f"numerical:{_native.tensor(numeric, dtype=_native.float64)}\n"
                 f"analytical:{_native.tensor(analytic[number], dtype=_native.float64)}\n"
             )
-        if not _tables_close(analytic[number], again[number], nondet_tol, 0.0):
-            raise GradcheckError(
-                "Backward is not reentrant, i.e., running backward with same input and grad_output multiple times "
-                "gives different values, "
-                f"although analytical gradient matches numerical gradient, for output {index} and input {number}."
-            )
+        if not tables_close(analytic[number], again[number], nondet_tol, 0.0):
+            raise GradcheckError(_not_reentrant(index, number))
+
+
+def _not_reentrant(output: int, number: int) -> str:
+    return ("Backward is not reentrant, i.e., running backward with same input and grad_output multiple times gives "
+            "different values, although analytical gradient matches numerical gradient, for output "
+            f"{output} and input {number}.")  # fmt: skip
 
 
 # --- one direction ---------------------------------------------------------------------------------------------------
-
-
-def _random_like(tensor: Tensor, generator: Any) -> Tensor:
-    from tesserack import rand
-
-    parts = _parts(tensor)
-    values = rand(parts.shape, dtype=_native.float64, generator=generator, device=tensor.device).to(parts.dtype)
-    return _of_parts(values, tensor)
 
 
 def _compare_direction(
@@ -322,21 +261,25 @@ def _compare_direction(
     rtol: float,
     nondet_tol: float,
 ) -> None:
-    wanted = _wanted(arguments)
+    wanted = wanted_of(arguments)
     generator = _native.Generator(device=wanted[0].device).manual_seed(0)
-    output = _differentiable_outputs(func, arguments)[index]
-    weights = _random_like(output, generator)
+    output = differentiable_outputs(func, arguments)[index]
+    weights = random_like(output, generator)
     grads = grad(output, wanted, weights, retain_graph=True, allow_unused=True)
+    again = grad(output, wanted, weights, retain_graph=True, allow_unused=True)
     for number, (tensor, g) in enumerate(zip(wanted, grads, strict=True)):
-        direction = _random_like(tensor, generator)
-        analytic = 0.0 if g is None else (_parts(g) * _parts(direction)).sum().item()
+        direction = random_like(tensor, generator)
+        analytic = 0.0 if g is None else (parts_of(g) * parts_of(direction)).sum().item()
         numeric = _directional(func, arguments, tensor, direction, weights, index, eps)
         scale = max(1.0, float(tensor.numel() * output.numel()) ** 0.5)
-        if not _close(analytic, numeric, atol * scale, rtol):
+        if not close(analytic, numeric, atol * scale, rtol):
             raise GradcheckError(
                 f"Jacobian mismatch for output {index} with respect to input {number} along a random direction, "
                 f"numerical:{numeric} analytical:{analytic}"
             )
+        second = again[number]
+        if g is not None and second is not None and not tables_close([numbers(g)], [numbers(second)], nondet_tol, 0.0):
+            raise GradcheckError(_not_reentrant(index, number))
 
 
 def _directional(
@@ -352,65 +295,30 @@ def _directional(
     values = []
     for sign in (1.0, -1.0):
         data.copy_(original + direction * (sign * eps))
-        values.append((_parts(_differentiable_outputs(func, arguments)[index]) * _parts(weights)).sum().item())
+        values.append(evaluate(func, arguments, index, True).detach().clone())
     data.copy_(original)
+    check_alike(values[0], values[1], eps)
+    values = [(parts_of(value) * parts_of(weights)).sum().item() for value in values]
     return (values[0] - values[1]) / (2 * eps)  # type: ignore[no-any-return]
 
 
-# --- forward mode ----------------------------------------------------------------------------------------------------
-
-
-def _compare_tangents(
-    func: Callable[..., Any], arguments: Sequence[Any], index: int, eps: float, atol: float, rtol: float
-) -> None:
-    """Tangents along every element of every input against differences."""
-    for number, tensor in enumerate(_wanted(arguments)):
-        numeric = _numeric_columns(func, arguments, tensor, index, eps)
-        forward = [_tangent(func, arguments, tensor, k, index) for k in range(_parts(tensor).numel())]
-        if not _tables_close(forward, numeric, atol, rtol):
-            raise GradcheckError(
-                f"Jacobian computed with forward mode mismatch for output {index} with respect to input {number},\n"
-                f"numerical:{_native.tensor(numeric, dtype=_native.float64)}\n"
-                f"analytical:{_native.tensor(forward, dtype=_native.float64)}\n"
-            )
-
-
-def _tangent(func: Callable[..., Any], arguments: Sequence[Any], tensor: Tensor, k: int, index: int) -> list[float]:
-    from tesserack.autograd import forward_ad
-
-    parts = _parts(tensor)
-    unit = _native.tensor([float(i == k) for i in range(parts.numel())], dtype=parts.dtype, device=tensor.device)
-    with forward_ad.dual_level():
-        duals = [_dual(a, _of_parts(unit, a) if a is tensor else None) for a in arguments]
-        output = _differentiable_outputs(func, duals)[index]
-        found = forward_ad.unpack_dual(output)
-        return [0.0] * _parts(output).numel() if found.tangent is None else _flat(found.tangent)
-
-
-def _dual(argument: Any, tangent: Tensor | None) -> Any:
-    """Without history, so that functions with a ``jvp`` of their own use it."""
-    from tesserack import zeros_like
-    from tesserack.autograd import forward_ad
-
-    if not isinstance(argument, Tensor) or not argument.requires_grad:
-        return argument
-    return forward_ad.make_dual(argument.detach(), zeros_like(argument) if tangent is None else tangent)
+# --- several at once and missing ones ------------------------------------------------------------------------------
 
 
 def _check_batched(func: Callable[..., Any], arguments: Sequence[Any], atol: float, rtol: float) -> None:
     from tesserack import stack
 
-    wanted = _wanted(arguments)
-    for output in _differentiable_outputs(func, arguments):
+    wanted = wanted_of(arguments)
+    for output in differentiable_outputs(func, arguments):
         generator = _native.Generator(device=output.device).manual_seed(2)
-        seeds = [_random_like(output, generator) for _ in range(2)]
+        seeds = [random_like(output, generator) for _ in range(2)]
         single = [grad(output, wanted, seed, retain_graph=True, allow_unused=True) for seed in seeds]
         batched = grad(output, wanted, stack(seeds), retain_graph=True, allow_unused=True, is_grads_batched=True)
         for number, (all_of_it, *each) in enumerate(zip(batched, *single, strict=True)):
             if all_of_it is None and all(g is None for g in each):
                 continue
-            if all_of_it is None or not _tables_close(
-                [_flat(g) for g in all_of_it], [_flat(g) for g in each], atol, rtol
+            if all_of_it is None or not tables_close(
+                [numbers(g) for g in all_of_it], [numbers(g) for g in each], atol, rtol
             ):
                 raise GradcheckError(f"Batched gradients of input {number} are not those of one by one")
 
@@ -421,7 +329,7 @@ def _check_batched(func: Callable[..., Any], arguments: Sequence[Any], atol: flo
 def _check_grad_dtypes(outputs: list[Tensor], arguments: Sequence[Any]) -> None:
     from tesserack import ones_like
 
-    wanted = _wanted(arguments)
+    wanted = wanted_of(arguments)
     for g, tensor in zip(
         grad(outputs, wanted, [ones_like(o) for o in outputs], allow_unused=True), wanted, strict=True
     ):
@@ -429,22 +337,48 @@ def _check_grad_dtypes(outputs: list[Tensor], arguments: Sequence[Any]) -> None:
             raise GradcheckError(f"Gradient has dtype {g.dtype}, its input {tensor.dtype}")
 
 
+class _Undefined(Function):
+    """Passes a value through; its gradient is missing."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return x.detach()
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> None:
+        return None
+
+
 def _check_undefined_grads(func: Callable[..., Any], arguments: Sequence[Any]) -> None:
-    """Missing output gradients must count as zeros."""
+    """Missing output gradients must count as zeros: all of them, and one at a time."""
+    count = len(differentiable_outputs(func, arguments))
+    missing = [set(range(count)), *([{k} for k in range(count)] if count > 1 else [])]
+    for places in missing:
+        outputs = differentiable_outputs(func, arguments)
+        _check_undefined([_Undefined.apply(y) if k in places else y for k, y in enumerate(outputs)], arguments)
+
+
+def _check_undefined(outputs: list[Tensor], arguments: Sequence[Any]) -> None:
     from tesserack import zeros_like
 
-    wanted = _wanted(arguments)
-    outputs = _differentiable_outputs(func, arguments)
-    if len(outputs) < 2:
-        return
-    for index, output in enumerate(outputs):
-        given = [zeros_like(o) if k == index else None for k, o in enumerate(outputs)]
-        roots = [o for o, g in zip(outputs, given, strict=True) if g is not None]
-        for number, g in enumerate(grad(roots, wanted, [zeros_like(output)], retain_graph=True, allow_unused=True)):
-            if g is not None and any(value != 0 for value in _flat(g)):
-                raise GradcheckError(
-                    f"Expected gradient of input {number} to be zero when only output {index} has a gradient, of zeros"
-                )
+    try:
+        found = grad(outputs, wanted_of(arguments), [zeros_like(y) for y in outputs], allow_unused=True)
+    except RuntimeError as error:
+        _warn_of_undefined()
+        raise GradcheckError("Expected backward function to handle undefined output grads.") from error
+    if any(g is not None and any(value != 0 for value in numbers(g)) for g in found):
+        _warn_of_undefined()
+        raise GradcheckError("Expected all input grads to be undefined or zero when all output grads are undefined or "
+                             "zero.")  # fmt: skip
+
+
+def _warn_of_undefined() -> None:
+    warnings.warn(
+        "Backwards compatibility: New undefined gradient support checking feature is enabled by default, but it may "
+        "break existing callers of this function. If this is true for you, you can call this function with "
+        '"check_undefined_grad=False" to disable the feature',
+        stacklevel=5,
+    )
 
 
 # --- second derivatives --------------------------------------------------------------------------------------------
@@ -476,8 +410,8 @@ def gradgradcheck(
 
     def gradient(*values: Any) -> tuple[Tensor, ...]:
         point, weights = values[:count], values[count:]
-        outputs = _differentiable_outputs(func, point)
-        grads = grad(outputs, _wanted(point), weights, create_graph=True, allow_unused=True)
+        outputs = differentiable_outputs(func, point)
+        grads = grad(outputs, wanted_of(point), weights, create_graph=True, allow_unused=True)
         return tuple(g for g in grads if g is not None)
 
     return gradcheck(
@@ -506,11 +440,11 @@ def _seeds(func: Callable[..., Any], arguments: Sequence[Any], strided: bool) ->
     from tesserack import randn, stack
 
     seeds = []
-    for output in _differentiable_outputs(func, arguments):
+    for output in differentiable_outputs(func, arguments):
         generator = _native.Generator(device=output.device).manual_seed(1)
-        parts = _parts(output)
+        parts = parts_of(output)
         values = randn(parts.shape, dtype=_native.float64, device=output.device, generator=generator)
-        seed = _of_parts(values.to(parts.dtype), output)
+        seed = of_parts(values.to(parts.dtype), output)
         if strided and seed.dim():
             seed = stack([seed, seed], dim=-1)[..., 0]
         seeds.append(seed.detach().requires_grad_())

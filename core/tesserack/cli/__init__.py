@@ -22,6 +22,7 @@ COMMANDS = {
     "ops": ("tesserack.cli.ops", "list operators; --required: what a backend must have; --device: what one has"),
     "explain": ("tesserack.cli.explain", "show the path that a call of an operator takes"),
     "run": ("tesserack.cli.run", "run a program on another device, with tesserack as its torch"),
+    "compile": ("tesserack.cli.compile", "run a program with its modules compiled, and say what that gained"),
     "launch": ("tesserack.cli.launch", "run a program on several ranks, with torchrun's options"),
     "trace-ranks": ("tesserack.cli.trace_ranks", "line up what ranks last did: who is behind, what did not match"),
     "check": ("tesserack.cli.check", "try a model's shapes by rules alone: first mismatch, or modules and totals"),
@@ -33,7 +34,7 @@ COMMANDS = {
 BROUGHT = {"serve": ("tesserack-serving", "serving")}
 
 # These have rules of their own for options: they get all words after the command, as `run(words)`.
-WORDS = ("conform", "launch", "run")
+WORDS = ("compile", "conform", "launch", "run")
 
 
 class CommandError(Exception):

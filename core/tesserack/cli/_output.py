@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-__all__ = ["add_json_option", "print_json", "print_table", "size"]
+__all__ = ["add_json_option", "print_json", "print_table", "size", "table"]
 
 
 def add_json_option(parser: argparse.ArgumentParser) -> None:
@@ -23,10 +23,18 @@ def print_json(value: Any) -> None:
 
 def print_table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """Print rows in columns as wide as needed; the last column is not padded."""
+    print("\n".join(table(header, rows)))
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> list[str]:
+    """The lines of :func:`print_table`.
+
+    >>> table(["name", "n"], [["a", 1]])
+    ['name  n', 'a     1']
+    """
     lines = [[str(cell) for cell in row] for row in (header, *rows)]
     widths = [max(len(line[k]) for line in lines) for k in range(len(header))]
-    for line in lines:
-        print("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
+    return ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines]
 
 
 def size(count: int) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 from tesserack import device
 from tesserack.cli import CommandError
 from tesserack.cli._output import add_json_option, print_json
-from tesserack.cli.target import find_target
+from tesserack.cli.target import TorchPrograms, find_target
 from tesserack.nn.modules.module import Module
 from tesserack.utils.shapes._inputs import InputText
 from tesserack.utils.shapes._report import try_shapes
@@ -41,11 +41,13 @@ def run(arguments: argparse.Namespace) -> int:
         raise CommandError(f"check: {error}") from None
     if not inputs:
         raise CommandError("check: expected --input with the axes of each input, such as --input 'batch 3 224 224'")
-    model = _model(find_target(arguments.target, "check"), arguments.target)
-    try:
-        report = try_shapes(model, *inputs)
-    except (TypeError, ValueError) as error:
-        raise CommandError(f"check: {arguments.target}: {error}") from None
+    with TorchPrograms() as programs:
+        model = _model(find_target(arguments.target, "check"), arguments.target)
+        programs.settle()
+        try:
+            report = try_shapes(model, *inputs)
+        except (TypeError, ValueError) as error:
+            raise CommandError(f"check: {arguments.target}: {error}") from None
     if arguments.json:
         print_json(dataclasses.asdict(report))
     else:

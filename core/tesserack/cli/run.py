@@ -14,13 +14,9 @@ import tesserack
 from tesserack.backends._discovery import SettingError
 from tesserack.cli import CommandError
 
-__all__ = ["run"]
+__all__ = ["OPTIONS", "Request", "begin", "execute", "parse", "print_report", "run"]
 
-USAGE = """usage: tesserack run [OPTION ...] (SCRIPT | -m MODULE) [OPTION ...] [--] [ARGUMENT ...]
-
-Runs a program as python would, with another default device; "import torch" means Tesserack in it.
-
-  --device NAME  the default device
+OPTIONS = """  --device NAME  the default device
   --as-cuda      "cuda" means that device, torch.cuda answers for it, and the default is the cpu
   --scope NAMES  only these packages, separated by commas, see Tesserack as torch (__main__ is the program)
   --no-torch     "import torch" means PyTorch
@@ -31,14 +27,21 @@ Runs a program as python would, with another default device; "import torch" mean
 
 Options stand before SCRIPT or right after it."""
 
+USAGE = f"""usage: tesserack run [OPTION ...] (SCRIPT | -m MODULE) [OPTION ...] [--] [ARGUMENT ...]
+
+Runs a program as python would, with another default device; "import torch" means Tesserack in it.
+
+{OPTIONS}"""
+
 BESIDE = """tesserack run: --device {0} sets the default device, as torch.set_default_device does: what comes from
 NumPy, files and loaders stays on the cpu. Move it with .to("{0}"), or add --as-cuda for programs that choose "cuda"."""
 
 
 @dataclass
 class Request:
-    """What the words of the command line ask for."""
+    """What the words of the command line ask for; ``command`` is whose they are."""
 
+    command: str = "run"
     script: str = ""
     module: bool = False
     device: str | None = None
@@ -55,9 +58,20 @@ def run(words: list[str]) -> int:
     if words[:1] in (["-h"], ["--help"]):
         print(USAGE)
         return 0
-    request = _parse(words)
+    request = parse(words, "run", USAGE)
+    begin(request)
+    try:
+        return execute(request)
+    finally:
+        if request.report:
+            print_report()
+
+
+def begin(request: Request) -> None:
+    """Set the device and what ``import torch`` means, as asked for."""
+    command = request.command
     if request.device is not None and not request.as_cuda:
-        _set_device(request.device)
+        _set_device(request.device, command)
     if request.torch:
         from tesserack import compat
 
@@ -66,26 +80,21 @@ def run(words: list[str]) -> int:
         try:
             compat.enable(request.scope, device=card, as_cuda=request.as_cuda, report=request.report, random=random)
         except (RuntimeError, ValueError) as error:
-            raise CommandError(f"run: {error}") from error
+            raise CommandError(f"{command}: {error}") from error
     sys.argv = [request.script, *request.arguments]
-    try:
-        return _run(request)
-    finally:
-        if request.report:
-            _print_report()
 
 
-def _run(request: Request) -> int:
+def execute(request: Request) -> int:
+    """Run the program, whose errors are shown with its own traceback."""
     try:
         if request.module:
             sys.path.insert(0, "")
             runpy.run_module(request.script, run_name="__main__", alter_sys=True)
         else:
-            _run_file(Path(request.script))
+            _run_file(Path(request.script), request.command)
     except (CommandError, SettingError, BrokenPipeError):
         raise
     except (Exception, KeyboardInterrupt) as error:
-        # An error of the script: shown with its traceback, as python shows it.
         error.__traceback__ = _within_program(error.__traceback__)
         sys.excepthook(type(error), error, error.__traceback__)
         if request.device and not request.as_cuda and "on the same device" in str(error):
@@ -101,23 +110,24 @@ def _within_program(trace: TracebackType | None) -> TracebackType | None:
     return trace
 
 
-def _set_device(name: str) -> None:
+def _set_device(name: str, command: str) -> None:
     try:
         tesserack.set_default_device(name)
     except (RuntimeError, ValueError) as error:
-        raise CommandError(f"run: {error}") from error
+        raise CommandError(f"{command}: {error}") from error
 
 
-def _run_file(path: Path) -> None:
+def _run_file(path: Path, command: str) -> None:
     if not path.exists():
-        raise CommandError(f"run: there is no file {str(path)!r}")
+        raise CommandError(f"{command}: there is no file {str(path)!r}")
     if path.is_dir() and not (path / "__main__.py").exists():
-        raise CommandError(f"run: {str(path)!r} is a folder without a __main__.py; give a script in it")
+        raise CommandError(f"{command}: {str(path)!r} is a folder without a __main__.py; give a script in it")
     sys.path.insert(0, str(path.resolve().parent if path.is_file() else path))
     runpy.run_path(str(path), run_name="__main__")
 
 
-def _print_report() -> None:
+def print_report() -> None:
+    """Print which names of PyTorch's the program touched."""
     from tesserack.compat import _sources, report
 
     _sources.add_to(report(), sys.argv[0])
@@ -127,16 +137,19 @@ def _print_report() -> None:
 # --- the command line ----------------------------------------------------------------------------------------------
 
 
-def _parse(words: list[str]) -> Request:
-    request, left = Request(), [*words]
+def parse(words: list[str], command: str, usage: str) -> Request:
+    """The words of ``command``. ``CommandError`` with its usage where they make no sense."""
+    request, left = Request(command), [*words]
     while left and left[0].startswith("-"):
         if left[0] == "-m":
             request.module = True
             del left[0]
         elif not _take_option(request, left):
-            raise CommandError(f"run: unknown option {left[0]!r}; options of the script follow the script\n{USAGE}")
+            raise CommandError(
+                f"{command}: unknown option {left[0]!r}; options of the script follow the script\n{usage}"
+            )
     if not left:
-        raise CommandError(f"run: expected a script\n{USAGE}")
+        raise CommandError(f"{command}: expected a script\n{usage}")
     request.script = left.pop(0)
     while _take_option(request, left):
         pass
@@ -147,7 +160,9 @@ def _parse(words: list[str]) -> Request:
 
 def _check(request: Request) -> None:
     if not request.torch and (request.as_cuda or request.report or request.torch_random or request.scope is not None):
-        raise CommandError("run: --no-torch goes with none of --as-cuda, --report, --scope and --torch-random")
+        raise CommandError(
+            f"{request.command}: --no-torch goes with none of --as-cuda, --report, --scope and --torch-random"
+        )
 
 
 _SWITCHES: dict[str, Callable[[Request], Any]] = {
@@ -169,7 +184,9 @@ def _take_option(request: Request, left: list[str]) -> bool:
     if word not in ("--device", "--scope"):
         return False
     if not value and len(left) < 2:
-        raise CommandError(f"run: {word} needs {'the name of a device' if word == '--device' else 'names'}")
+        raise CommandError(
+            f"{request.command}: {word} needs {'the name of a device' if word == '--device' else 'names'}"
+        )
     del left[0]
     value = value if equals else left.pop(0)
     if word == "--device":

@@ -9,9 +9,40 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from tesserack import compat
 from tesserack.cli import CommandError
 
-__all__ = ["find_target"]
+__all__ = ["TorchPrograms", "find_target"]
+
+
+class TorchPrograms:
+    """``import torch`` means Tesserack from here on, as under ``tesserack run``, until :meth:`end`.
+
+    A file that is looked for by :func:`find_target` may have been written for PyTorch, and import it only when what it
+    defines is called.
+    """
+
+    def __init__(self) -> None:
+        self._begun = not compat.is_enabled()
+        if self._begun:
+            compat.enable(report=True)
+
+    def settle(self) -> None:
+        """End it, unless something has asked for torch by now."""
+        if not compat.report().touched:
+            self.end()
+
+    def end(self) -> None:
+        """``import torch`` means what it meant before."""
+        if self._begun and compat.is_enabled():
+            compat.disable()
+        self._begun = False
+
+    def __enter__(self) -> TorchPrograms:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.end()
 
 
 def find_target(text: str, command: str, module_name: str | None = None) -> Any:

@@ -31,6 +31,16 @@ ALIASES = {
             *("Work", "_broadcast_coalesced", "_make_nccl_premul_sum"),
         )
     },
+    **{
+        f"torch.distributed.tensor.{module}.{name}": f"tesserack.distributed.tensor._spec:{name}"
+        for module in ("_dtensor_spec", "placement_types")
+        for name in ("DTensorSpec", "TensorMeta")
+    },
+    "torch.distributed.tensor._utils.compute_local_shape_and_global_offset": (
+        "tesserack.distributed.tensor._spec:local_shape_and_offset"
+    ),
+    "torch.distributed.distributed_c10d.rendezvous": "tesserack.distributed:rendezvous",
+    "torch.distributed.constants.default_pg_timeout": "tesserack.distributed:default_pg_timeout",
     "torch._C._autograd.SavedTensor": "tesserack.autograd:SavedTensor",
     "torch._C._profiler.ProfilerActivity": "tesserack.utils.profiler:ProfilerActivity",
     "torch.library.CustomOpDef": "tesserack.library:CustomOp",

@@ -21,6 +21,7 @@ from tesserack.distributed._collectives import (
     reduce_scatter,
     reduce_scatter_tensor,
     scatter,
+    supports_complex,
 )
 from tesserack.distributed._debug import DebugLevel, get_debug_level, set_debug_level, set_debug_level_from_env
 from tesserack.distributed._engine import Engine
@@ -32,12 +33,14 @@ from tesserack.distributed._errors import (
     QueueEmptyError,
 )
 from tesserack.distributed._file_store import FileStore
+from tesserack.distributed._grad_bucket import GradBucket
 from tesserack.distributed._group import ProcessGroup
 from tesserack.distributed._group_calls import (
     AllreduceCoalescedOptions,
     AllreduceOptions,
     BarrierOptions,
     BroadcastOptions,
+    BuiltinCommHookType,
     GatherOptions,
     ReduceOptions,
     ReduceScatterOptions,
@@ -55,10 +58,11 @@ from tesserack.distributed._objects import (
 from tesserack.distributed._recorder import dump_trace
 from tesserack.distributed._reduce_op import ReduceOp, reduce_op
 from tesserack.distributed._reduce_op import _make_nccl_premul_sum as _make_nccl_premul_sum
-from tesserack.distributed._rendezvous import rendezvous
+from tesserack.distributed._rendezvous import register_rendezvous_handler, rendezvous
 from tesserack.distributed._stores import HashStore, PrefixStore, Store
 from tesserack.distributed._tcp_store import TCPStore
 from tesserack.distributed._work import Work
+from tesserack.distributed._world import DEFAULT_TIMEOUT as default_pg_timeout
 from tesserack.distributed._world import (
     Backend,
     GroupMember,
@@ -69,6 +73,7 @@ from tesserack.distributed._world import (
     get_global_rank,
     get_group_rank,
     get_node_local_rank,
+    get_pg_count,
     get_process_group_ranks,
     get_rank,
     get_world_size,
@@ -83,6 +88,7 @@ from tesserack.distributed._world import (
     split_group,
 )
 from tesserack.distributed._world import get_default_group as _get_default_group  # noqa: F401
+from tesserack.distributed._world import get_default_store as _get_default_store  # noqa: F401
 from tesserack.distributed.device_mesh import DeviceMesh, init_device_mesh
 
 # Names that PyTorch gives the same functions.
@@ -95,6 +101,7 @@ __all__ = [
     "Backend",
     "BarrierOptions",
     "BroadcastOptions",
+    "BuiltinCommHookType",
     "DebugLevel",
     "DeviceMesh",
     "DistBackendError",
@@ -104,6 +111,7 @@ __all__ = [
     "Engine",
     "FileStore",
     "GatherOptions",
+    "GradBucket",
     "GroupMember",
     "HashStore",
     "P2POp",
@@ -130,6 +138,7 @@ __all__ = [
     "batch_isend_irecv",
     "broadcast",
     "broadcast_object_list",
+    "default_pg_timeout",
     "destroy_process_group",
     "dump_trace",
     "gather",
@@ -141,6 +150,7 @@ __all__ = [
     "get_global_rank",
     "get_group_rank",
     "get_node_local_rank",
+    "get_pg_count",
     "get_process_group_ranks",
     "get_rank",
     "get_world_size",
@@ -163,6 +173,7 @@ __all__ = [
     "reduce_scatter",
     "reduce_scatter_single",
     "reduce_scatter_tensor",
+    "register_rendezvous_handler",
     "rendezvous",
     "scatter",
     "scatter_object_list",
@@ -171,4 +182,5 @@ __all__ = [
     "set_debug_level",
     "set_debug_level_from_env",
     "split_group",
+    "supports_complex",
 ]

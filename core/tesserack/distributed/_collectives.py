@@ -32,10 +32,17 @@ __all__ = [
     "reduce_scatter",
     "reduce_scatter_tensor",
     "scatter",
+    "supports_complex",
 ]
 
 
 _OF_COMPLEX = (RedOpType.SUM, RedOpType.AVG, RedOpType.PREMUL_SUM, RedOpType.PRODUCT)
+
+
+def supports_complex(reduceOp: Any) -> bool:
+    """Whether complex numbers can be combined so."""
+    kind = reduceOp.op if isinstance(reduceOp, ReduceOp) else RedOpType(reduceOp)
+    return kind in _OF_COMPLEX
 
 
 def _reduction(op: str, asked: Any, tensor: Tensor) -> tuple[int, Any]:

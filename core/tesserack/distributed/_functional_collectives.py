@@ -22,6 +22,7 @@ from tesserack.distributed.nn import functional as differentiable
 
 __all__ = [
     "AsyncCollectiveTensor",
+    "all_gather_into_tensor_coalesced",
     "all_gather_tensor",
     "all_gather_tensor_autograd",
     "all_reduce",
@@ -32,6 +33,7 @@ __all__ = [
     "permute_tensor",
     "reduce_scatter_tensor",
     "reduce_scatter_tensor_autograd",
+    "reduce_scatter_tensor_coalesced",
     "wait_tensor",
 ]
 
@@ -125,9 +127,22 @@ def reduce_scatter_tensor(self: Tensor, reduceOp: Any, scatter_dim: int, group: 
     return out
 
 
+def all_gather_into_tensor_coalesced(self: Sequence[Tensor], group: Any, tag: str = "") -> list[Tensor]:
+    """Each rank's of each of several tensors, along dim 0."""
+    return [all_gather_tensor(t, 0, group) for t in self]
+
+
+def reduce_scatter_tensor_coalesced(
+    inputs: Sequence[Tensor], reduceOp: Any, scatter_dim: Sequence[int], group: Any, tag: str = ""
+) -> list[Tensor]:
+    """This rank's part of each of several tensors that are combined over all ranks, along a dim of each."""
+    return [reduce_scatter_tensor(t, reduceOp, dim, group) for t, dim in zip(inputs, scatter_dim, strict=True)]
+
+
 def reduce_scatter_tensor_autograd(self: Tensor, reduceOp: Any, scatter_dim: int, group: Any, tag: str = "") -> Tensor:
     """The same, with a gradient."""
-    return differentiable.reduce_scatter(self.chunk(_size(group), dim=scatter_dim), _op(reduceOp), _group(group))
+    parts = self.chunk(_size(group), dim=scatter_dim)
+    return differentiable.reduce_scatter(parts[0], parts, _op(reduceOp), _group(group))
 
 
 def _sized(self: Tensor, output_split_sizes: Sequence[int] | None) -> Tensor:

@@ -7,6 +7,7 @@ or stand in an options object, as ``rootRank`` and ``reduceOp``.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from enum import Enum
 from typing import Any
 
 from tesserack.distributed import _coalesced as joined
@@ -20,11 +21,19 @@ __all__ = [
     "AllreduceOptions",
     "BarrierOptions",
     "BroadcastOptions",
+    "BuiltinCommHookType",
     "GatherOptions",
     "ReduceOptions",
     "ReduceScatterOptions",
     "ScatterOptions",
 ]
+
+
+class BuiltinCommHookType(Enum):
+    """How ``DistributedDataParallel`` sends gradients: as they are, or in float16."""
+
+    ALLREDUCE = 0
+    FP16_COMPRESS = 1
 
 
 class _Options:

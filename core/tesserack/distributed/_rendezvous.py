@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import timedelta
 from typing import Any, NamedTuple
 from urllib.parse import parse_qs, urlsplit
@@ -14,7 +14,16 @@ from tesserack.distributed._errors import DistError
 from tesserack.distributed._file_store import FileStore
 from tesserack.distributed._tcp_store import TCPStore
 
-__all__ = ["Meeting", "launched", "local_rank", "meet", "rendezvous", "started_by_mpi", "store_for"]
+__all__ = [
+    "Meeting",
+    "launched",
+    "local_rank",
+    "meet",
+    "register_rendezvous_handler",
+    "rendezvous",
+    "started_by_mpi",
+    "store_for",
+]
 
 _FAILED = "Error initializing torch.distributed"
 
@@ -103,8 +112,23 @@ def rendezvous(url: str, rank: int = -1, world_size: int = -1, **kwargs: Any) ->
 
     ``RuntimeError`` for an address of a kind that nobody knows.
     """
+    scheme = urlsplit(url).scheme
+    if scheme in _handlers:
+        found: Iterator[Meeting] = _handlers[scheme](url, rank=rank, world_size=world_size, **kwargs)
+        return found
     _check_scheme(url)
     return (meet(url, rank, world_size, **kwargs) for _ in range(1))
+
+
+_handlers: dict[str, Callable[..., Any]] = {}  # of kinds of addresses that a user knows
+
+
+def register_rendezvous_handler(scheme: str, handler: Callable[..., Any]) -> None:
+    """``handler(url, **kwargs)`` yields store, rank and size for addresses ``scheme://``. ``RuntimeError`` for one that
+    is known."""
+    if scheme in _handlers or scheme in ("env", "tcp", "file"):
+        raise RuntimeError(f"Rendezvous handler for {scheme}:// already registered")
+    _handlers[scheme] = handler
 
 
 def _check_scheme(url: str) -> None:
@@ -119,6 +143,8 @@ def meet(url: str, rank: int = -1, world_size: int = -1, **kwargs: Any) -> Meeti
     ``timeout`` bounds the wait. Raises ``ValueError`` where a number is missing, ``DistError`` where a host does not
     resolve.
     """
+    if urlsplit(url).scheme in _handlers:
+        return Meeting(*next(rendezvous(url, rank, world_size, **kwargs)))
     parts, size, timeout = urlsplit(url), world_size, kwargs.get("timeout", timedelta(minutes=30))
     told = {key: int(values[0]) for key, values in parse_qs(parts.query).items() if key in ("rank", "world_size")}
     rank, size = (rank if rank >= 0 else told.get("rank", -1)), (size if size >= 0 else told.get("world_size", -1))

@@ -15,14 +15,47 @@ def _bytes(value: str | bytes) -> bytes:
     return value.encode() if isinstance(value, str) else bytes(value)
 
 
+_CALLED = {"delete": "delete_key", "push": "queue_push", "pop": "queue_pop", "length": "queue_len"}
+
+
+def _told(value: Any) -> list[bytes]:
+    """What a user's method returned, as operations return it."""
+    if value is None:
+        return []
+    if isinstance(value, (bool, int)):
+        return [str(int(value)).encode()]
+    return [_bytes(value)] if isinstance(value, (str, bytes)) else [_bytes(each) for each in value]
+
+
 class Store:
-    """Keys and values that processes share; a kind of store says in :meth:`_run` where they are."""
+    """Keys and values that processes share; a kind of store says in :meth:`_run` where they are, or has methods of its
+    own for what it is asked, which take values as bytes."""
 
     def __init__(self) -> None:
         self.timeout = timedelta(seconds=300)
 
     def _run(self, op: str, keys: list[str], values: list[bytes], timeout: float) -> list[bytes]:
+        name = _CALLED.get(op, op)
+        if getattr(type(self), name) is not getattr(Store, name):
+            return _told(self._call(op, getattr(self, name), keys, values, timeout))
+        if op == "multi_get":
+            return [value for key in keys for value in self._run("get", [key], [], timeout)]
+        if op == "multi_set":
+            for key, value in zip(keys, values, strict=True):
+                self._run("set", [key], [value], timeout)
+            return []
         raise NotImplementedError(f"{type(self).__name__}: a store of its own defines what it is asked for ({op})")
+
+    @staticmethod
+    def _call(op: str, method: Any, keys: list[str], values: list[bytes], timeout: float) -> Any:
+        """A method that a user wrote, by an operation's keys and values."""
+        if op == "wait":
+            return method(keys, timedelta(seconds=timeout))
+        if op in ("check", "multi_get", "multi_set"):
+            return method(keys, values) if op == "multi_set" else method(keys)
+        if op == "add":
+            return method(keys[0], int(values[0]))
+        return method(keys[0], not values) if op == "pop" else method(*keys, *values)
 
     def _ask(
         self, op: str, keys: Sequence[str], values: Sequence[str | bytes] = (), timeout: Any = None
@@ -136,6 +169,11 @@ class PrefixStore(Store):
 
     def _run(self, op: str, keys: list[str], values: list[bytes], timeout: float) -> list[bytes]:
         return self.underlying_store._run(op, [f"{self.prefix}/{key}" for key in keys], values, timeout)
+
+    def list_keys(self) -> list[str]:
+        """The keys under the prefix, without it."""
+        mine = f"{self.prefix}/"
+        return [key[len(mine) :] for key in self.underlying_store.list_keys() if key.startswith(mine)]
 
     def clone(self) -> Store:
         """A store of the same values, for another thread."""

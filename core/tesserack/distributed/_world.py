@@ -26,9 +26,11 @@ __all__ = [
     "get_backend_config",
     "get_default_backend_for_device",
     "get_default_group",
+    "get_default_store",
     "get_global_rank",
     "get_group_rank",
     "get_node_local_rank",
+    "get_pg_count",
     "get_process_group_ranks",
     "get_rank",
     "get_world_size",
@@ -106,6 +108,16 @@ def get_default_group() -> ProcessGroup:
     if _world.default is None:
         raise ValueError("Default process group has not been initialized, please make sure to call init_process_group.")
     return _world.default
+
+
+def get_default_store() -> Any:
+    """The store that the default group's ranks met at. ``ValueError`` before ``init_process_group``."""
+    return get_default_group().store
+
+
+def get_pg_count() -> int:
+    """How many groups this process has made since the default one, that one among them."""
+    return len(_world.groups)
 
 
 def is_open(group: Any) -> bool:

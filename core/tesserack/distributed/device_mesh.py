@@ -209,6 +209,18 @@ class DeviceMesh:
         """The mesh that this is a part of, or itself."""
         return self if self._root is None else self._root
 
+    def _get_root_mesh(self) -> DeviceMesh:
+        return self.root
+
+    @staticmethod
+    def _concatenate(device_mesh_list: Sequence[DeviceMesh]) -> DeviceMesh:
+        """The part of one root along the dims of several of its parts, with dims in the root's order."""
+        root = device_mesh_list[0].root
+        names = [name for mesh in device_mesh_list for name in mesh.mesh_dim_names or ()]
+        if any(mesh.root is not root for mesh in device_mesh_list) or len(set(names)) != len(names):
+            raise RuntimeError(f"_concatenate: expected parts of one mesh along different dims, got dims {names}")
+        return root[tuple(names)]
+
     @staticmethod
     def from_group(group: Any, device_type: str, mesh: Any = None, *, mesh_dim_names: Any = None) -> DeviceMesh:
         """A mesh of groups that exist, one for each dim of ``mesh``."""

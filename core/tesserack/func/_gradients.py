@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import wraps
 from typing import Any
 
@@ -12,25 +12,28 @@ import tesserack as ts
 from tesserack import Tensor, _native
 from tesserack.autograd._run import grad as run_grad
 from tesserack.autograd.function import batching
+from tesserack.autograd.graph import disable_saved_tensors_hooks
 from tesserack.func._batched import Unbatchable, bottom, lifted, rewrapped
 from tesserack.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflatten
 
 __all__ = ["grad", "grad_and_value", "jvp", "linearize", "vjp"]
 
 _state = threading.local()
+_HOOKS = "func: transforms don't yet support saved tensor hooks; call the transform outside of them"
 
 
 @contextmanager
 def level(forward: bool = False) -> Iterator[None]:
     """Within it, a transform runs: what inner ones give stays recorded, for it to differentiate.
 
-    ``forward``: what is recorded keeps the values it saw, whatever is written to later.
+    ``forward``: what is recorded keeps the values it saw, whatever is written to later. Saved-tensor hooks of the
+    program would see tensors of a transform that is over when they unpack, and are refused.
     """
     _state.depth = depth() + 1
     if forward:
         _native._push_keeping_hooks()
     try:
-        with ts.enable_grad():
+        with ts.enable_grad(), nullcontext() if forward else disable_saved_tensors_hooks(_HOOKS):
             yield
     finally:
         _state.depth -= 1
@@ -326,8 +329,9 @@ def jvp(func: Callable[..., Any], primals: Any, tangents: Any, *, strict: bool =
         raise RuntimeError("jvp: expected primals and tangents of the same structure")
     keep = outer_gradients(primals, tangents)
     with level(forward=True):
+        tensors_of("jvp", primals, "the primals")
         inputs = [tracked(primal, ValueError) for primal in primals]
-        leaves = tensors_of("jvp", inputs, "the primals")
+        leaves = tree_leaves(inputs)
         handed = _writable(inputs)
         with guarded(primals, handed):
             output, aux = split_aux("jvp", func(*handed), has_aux)

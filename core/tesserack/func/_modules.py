@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -11,7 +12,14 @@ from tesserack.nn.modules.batchnorm import _BatchNorm
 from tesserack.nn.modules.module import Module
 from tesserack.nn.utils import stateless
 
-__all__ = ["debug_unwrap", "functional_call", "functionalize", "replace_all_batch_norm_modules_", "stack_module_state"]
+__all__ = [
+    "debug_unwrap",
+    "functional_call",
+    "functionalize",
+    "replace_all_batch_norm_modules_",
+    "stack_module_state",
+    "use_functional_rule",
+]
 
 
 def functional_call(
@@ -89,8 +97,34 @@ def replace_all_batch_norm_modules_(root: Module) -> Module:
     return root
 
 
+_functional_rule: list[Callable[..., Any]] = []  # one, as soon as graphs can be made
+
+
+def use_functional_rule(rule: Callable[..., Any]) -> None:
+    """Say what :func:`functionalize` does where a graph is made: ``rule(func, remove, args, kwargs)``; NotImplemented
+    where none is."""
+    _functional_rule[:] = [rule]
+
+
 def functionalize(func: Callable[..., Any], *, remove: str = "mutations") -> Callable[..., Any]:
-    """``func`` itself: nothing here needs mutations removed from it."""
+    """``func`` without writes, for graphs that are made of it: what it wrote to is a new value from there on.
+
+    What it writes to its arguments is copied to them at the end. With ``remove="mutations_and_views"`` views are copied
+    before they are used. ``RuntimeError`` where it writes to a tensor that it was not given. Where no graph is made, or
+    a size is changed in place, ``func`` runs as it is: its results and writes are the same.
+
+    >>> import tesserack as ts
+    >>> from tesserack.fx.experimental.proxy_tensor import make_fx
+    >>> graph = make_fx(ts.func.functionalize(lambda x: x.sin().add_(1)))(ts.ones(2))
+    >>> [str(node.target) for node in graph.graph.nodes]
+    ['x_1', 'aten.sin.default', 'aten.add.Tensor', 'output']
+    """
     if remove not in ("mutations", "mutations_and_views"):
         raise RuntimeError(f"functionalize: expected 'mutations' or 'mutations_and_views' for remove, got {remove!r}")
-    return func
+
+    @functools.wraps(func)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        found = _functional_rule[0](func, remove, args, kwargs) if _functional_rule else NotImplemented
+        return func(*args, **kwargs) if found is NotImplemented else found
+
+    return wrapper

@@ -21,6 +21,7 @@ from typing import Any
 
 from tesserack import _native
 from tesserack._native import Tensor
+from tesserack.autograd._whole import take, takers
 from tesserack.library._check import OpCheckError, opcheck
 from tesserack.library._gradient import autograd_kernel
 from tesserack.library._schema import infer_schema
@@ -67,6 +68,10 @@ class CustomOp:
 
             if any(isinstance(arg, Batched) for arg in args):
                 return by_rule(self, args)
+        if takers and not self._mutates:
+            found = take(self._call, args, kwargs, computes=True)
+            if found is not NotImplemented:
+                return found
         return self._call(*args, **kwargs)
 
     @property

@@ -217,8 +217,15 @@ def adaptive_max_pool1d(input: Tensor, output_size: Any, return_indices: bool = 
     >>> adaptive_max_pool1d(ts.arange(4.0).reshape(1, 4), 2).tolist()
     [[1.0, 3.0]]
     """
-    both = _adaptive_max("adaptive_max_pool1d", input, output_size, 1)
-    return both if return_indices else both[0]
+    if return_indices:
+        return _adaptive_max("adaptive_max_pool1d", input, output_size, 1)
+    _check_rank("adaptive_max_pool1d", input, 1)
+    (size,) = _adaptive_sizes(input, output_size, 1)
+    length = input.shape[-1]
+    _check_floating("adaptive_max_pool1d", input)
+    if size and input.numel() and length % size == 0:
+        return operators()["max_pool1d"](input, length // size)
+    return ts.adaptive_max_pool2d(input.unsqueeze(-2), (1, size)).squeeze(-2)
 
 
 def adaptive_max_pool3d_with_indices(

@@ -64,7 +64,7 @@ def _with_hooks(run: Callable[..., Any]) -> Callable[..., Any]:
         self._steps_taken += 1
         return result
 
-    _whole.entries.add(step.__code__)
+    _whole.add_entry(step)
     return step
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import tesserack as ts
 from tesserack import Tensor
+from tesserack.autograd._whole import whole
 from tesserack.nn.modules.batchnorm import _BatchNorm
 from tesserack.nn.modules.module import Module
 from tesserack.optim.lr_scheduler._cyclic import SWALR
@@ -131,6 +132,7 @@ class AveragedModel(Module):
         buffers: Iterable[Tensor] = module.buffers() if self.use_buffers else ()
         return [tensor.detach() for tensor in itertools.chain(module.parameters(), buffers)]
 
+    @whole
     def update_parameters(self, model: Module) -> None:
         """Take the parameters of ``model`` into the average; the first ones are copied."""
         own = self._averaged(self.module)

@@ -215,13 +215,23 @@ def _multiply_tensors(self: Tensor, other: Tensor) -> Tensor:
     if not is_sparse(other):
         return _multiply_by_dense(self, other)
     if self.shape != other.shape:
-        if other.dim() == 0 or self.dim() == 0:
-            raise RuntimeError(f"mul: expected tensors of one shape, got {tuple(self.shape)} and {tuple(other.shape)}")
-        raise RuntimeError(
-            f"mul(sparse, sparse): Expected both tensors to have one shape, got {list(self.shape)} and "
-            f"{list(other.shape)}"
-        )
+        if other.dim() == 0:
+            return like(self, values_of(self) * other.to_dense())
+        if self.dim() == 0:
+            return like(other, values_of(other) * self.to_dense())
+        if self.dim() != other.dim() or not _same_but_for_dense_dims(self, other):
+            raise RuntimeError(
+                f"mul(sparse, sparse): Expected both tensors to have one shape, but for dense dims that broadcast, got "
+                f"{list(self.shape)} and {list(other.shape)}"
+            )
     return _multiply_sparse(self, other)
+
+
+def _same_but_for_dense_dims(self: Tensor, other: Tensor) -> bool:
+    if self.layout is not COO or other.layout is not COO:
+        return False
+    count = parts_of(self).sparse_dim
+    return count == parts_of(other).sparse_dim and self.shape[:count] == other.shape[:count]
 
 
 def _multiply_gradient(ctx: Any, grad: Tensor, self: Tensor, other: Tensor) -> tuple[Any, ...]:
@@ -276,19 +286,20 @@ def _multiply_sparse(self: Tensor, other: Tensor) -> Tensor:
         raise RuntimeError(
             f"mul: expected tensors of as many sparse dims, got {parts.sparse_dim} and {parts_of(b).sparse_dim}"
         )
-    if self is other or parts.indices[0] is parts_of(b).indices[0]:
+    if self is other or (parts.indices[0] is parts_of(b).indices[0] and a.shape == b.shape):
         return like(a, values_of(a) * values_of(b))
     from tesserack.sparse._parts import flat_positions
 
     size = a.shape[: parts.sparse_dim]
+    shape = (*size, *ts.broadcast_shapes(a.shape[parts.sparse_dim :], b.shape[parts.sparse_dim :]))
     mine = flat_positions(parts.indices[0], size)
     theirs = flat_positions(parts_of(b).indices[0], size)
     if not mine.numel() or not theirs.numel():
-        return empty_of(a, dtype=ts.result_type(a, b))
+        return empty_of(a, shape, ts.result_type(a, b))
     at = ts.searchsorted(theirs.contiguous(), mine.contiguous()).clamp(max=theirs.numel() - 1)
     common = (theirs.index_select(0, at) == mine).nonzero().reshape(-1)
     product = values_of(a).index_select(0, common) * values_of(b).index_select(0, at.index_select(0, common))
-    return build(COO, (parts.indices[0].index_select(1, common),), product, a.shape, parts.dense_dim, True)
+    return build(COO, (parts.indices[0].index_select(1, common),), product, shape, parts.dense_dim, True)
 
 
 @kernel("mul", "multiply")

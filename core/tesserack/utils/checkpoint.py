@@ -120,7 +120,8 @@ def _taken(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str
     return NotImplemented if options["context_fn"] else function(*args, **kwargs)
 
 
-_whole.entries.update((checkpoint.__code__, _taken.__code__))
+_whole.add_entry(checkpoint)
+_whole.add_entry(_taken)
 
 
 def _warn_of_default(name: str) -> None:

@@ -52,8 +52,8 @@ class Device:
 class Call(NamedTuple):
     """One call of a kernel. Inputs without storage are numbers, absent ones None.
 
-    ``epilogue`` is there for templates of kernels registered as taking one; ``deterministic`` and ``precision`` are
-    what :meth:`tesserack.backends.Backend.kernel` says of them.
+    ``epilogue`` and ``prologue`` are there for templates of kernels registered as taking one; ``deterministic`` and
+    ``precision`` are what :meth:`tesserack.backends.Backend.kernel` says of them.
     """
 
     card: Card
@@ -68,3 +68,4 @@ class Call(NamedTuple):
     epilogue: Any = None
     deterministic: bool = False
     precision: str = "highest"
+    prologue: Any = None

@@ -136,11 +136,12 @@ class Card:
             epilogue: Any,
             deterministic: bool,
             precision: str,
+            prologue: Any,
         ) -> Any:
             compute = None if compute_dtype is None else str(compute_dtype).rpartition(".")[2]
             found = self.device(device)
             self.statistics.plans += 1
-            said = epilogue, deterministic, precision
+            said = epilogue, deterministic, precision, prologue
             return template(Call(self, found, op, opcode, compute, outputs, inputs, params, program, *said))
 
         return kernel

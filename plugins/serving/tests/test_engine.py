@@ -87,6 +87,32 @@ def test_functions_classes_and_arguments(tmp_path: Path, device: str) -> None:
     assert answers(Engine(device).load(config).run([rows(1.5)])[0]).tolist() == [[3, 3, 3, 3]]
 
 
+TORCH_MODEL = """
+import torch.nn as nn
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(4, 3)
+
+    def forward(self, x):
+        import torch
+        return torch.relu(self.linear(x))
+"""
+
+
+def test_a_model_written_for_pytorch(tmp_path: Path, device: str) -> None:
+    (tmp_path / "torch_model.py").write_text(TORCH_MODEL)
+    linear = ts.nn.Linear(4, 3)
+    ts.save({f"linear.{name}": value for name, value in linear.state_dict().items()}, tmp_path / "w.safetensors")
+    config = ModelConfig("net", "torch_model.py:Net", folder=str(tmp_path), weights="w.safetensors")
+    try:
+        found = answers(Engine(device).load(config).run([rows(1.5)])[0])
+    finally:
+        ts.compat.disable()  # a worker leaves it on
+    assert ts.allclose(found, linear(ts.full((1, 4), 1.5)).relu(), atol=1e-5)
+
+
 WRONG = {
     "syntax": ("build = ", "cannot be read"),
     "no build": ("queue = 3", "no 'build'"),

@@ -112,3 +112,107 @@ def test_refusals(name):
         run(torch)
     with pytest.raises(theirs.type):
         run(ts)
+
+
+LAYOUTS = {
+    "alike": lambda m, x, v: (x, v),
+    "transposed": lambda m, x, v: (x.t().contiguous().t(), v),
+    "both": lambda m, x, v: (x.t(), v.t()),
+    "expanded": lambda m, x, v: (x, v[:1, :1].expand(3, 4)),
+    "column": lambda m, x, v: (x[:, 1], v[:, 0].clone()),
+    "part": lambda m, x, v: (x.reshape(-1)[:4], v[0].clone()),
+    "one row": lambda m, x, v: (x[:1].clone(), v[:1].clone().t().contiguous().t()),
+    "conjugate": lambda m, x, v: (m.complex(x, v).conj(), m.complex(v, x)),
+    "empty": lambda m, x, v: (x[:0], v[:0].clone()),
+}
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_tangents_lie_as_their_primals(compare_program, name):
+    def program(m):
+        primal, tangent = LAYOUTS[name](m, made(m, X), made(m, V))
+        with m.autograd.forward_ad.dual_level():
+            dual = m.autograd.forward_ad.make_dual(primal, tangent)
+            kept = m.autograd.forward_ad.unpack_dual(dual).tangent
+            room = kept.untyped_storage().nbytes() if kept.numel() else 0
+            return [kept is tangent, kept.stride(), kept.storage_offset(), room, kept.is_conj(), kept.resolve_conj()]
+
+    compare_program(program)
+
+
+def custom(m, forward, jvp):
+    """A custom function by its forward and its jvp, both functions of the context and a tensor."""
+
+    class Custom(m.autograd.Function):
+        @staticmethod
+        def backward(ctx, grad):
+            return grad
+
+    Custom.forward, Custom.jvp = staticmethod(forward), staticmethod(jvp)
+    return Custom
+
+
+def written(ctx, x):
+    ctx.mark_dirty(x)
+    return x.mul_(2)
+
+
+def saving(ctx, x):
+    ctx.save_for_backward(x)
+    return x * 2
+
+
+RULES = {
+    "view": (lambda ctx, x: x[:2], lambda ctx, t: t[:2]),
+    "copy for a view": (lambda ctx, x: x[:2], lambda ctx, t: t[:2].clone()),
+    "another view": (lambda ctx, x: x[:2], lambda ctx, t: t[:2].clone().view(2, 4)),
+    "itself for an input": (lambda ctx, x: x, lambda ctx, t: t),
+    "view for an input": (lambda ctx, x: x, lambda ctx, t: t.view_as(t)),
+    "written": (written, lambda ctx, t: t.mul_(2)),
+    "not written": (written, lambda ctx, t: t * 2),
+    "nothing saved for it": (saving, lambda ctx, t: t * (2 + len(ctx.saved_tensors))),
+}
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_a_jvp_follows_what_its_forward_does(compare_program, name):
+    def program(m):
+        ad = m.autograd.forward_ad
+        with ad.dual_level():
+            x = ad.make_dual(made(m, X), made(m, V))
+            if "written" in name:
+                x = x.clone()
+            try:
+                y = custom(m, *RULES[name]).apply(x)
+            except RuntimeError:
+                return "refused"
+            return [y is x, ad.unpack_dual(y).tangent.detach()]
+
+    compare_program(program)
+
+
+def test_what_has_no_rule_at_all_is_refused(compare_program):
+    def program(m):
+        class Bare(m.autograd.Function):
+            @staticmethod
+            def forward(ctx, x):
+                return x.clone()
+
+        with m.autograd.forward_ad.dual_level():
+            dual = m.autograd.forward_ad.make_dual(made(m, X), made(m, V))
+            with pytest.raises(NotImplementedError):
+                Bare.apply(dual)
+        return Bare.apply(made(m, X))
+
+    compare_program(program)
+
+
+def test_writing_to_the_primal_keeps_the_tangent(compare_program):
+    def program(m):
+        x, v = made(m, X), made(m, V)
+        with m.autograd.forward_ad.dual_level():
+            dual = m.autograd.forward_ad.make_dual(x, v)
+            x.add_(1)
+            return m.autograd.forward_ad.unpack_dual(dual).tangent is v
+
+    compare_program(program)

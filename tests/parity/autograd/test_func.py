@@ -241,3 +241,49 @@ def test_numbers_of_entries_are_no_results_of_vmap(ask: Any) -> None:
             module.vmap(ask)(module.ones(3))
         with pytest.raises(ValueError):
             module.vmap(lambda x: 1.0)(module.ones(3))
+
+
+UNDER_TRANSFORMS = {
+    "requires_grad_": lambda m, x: x.requires_grad_().sin().sum(),
+    "retain_grad": lambda m, x: (lambda y: (y.retain_grad(), y.sum())[1])(x.sin()),
+    "jacobian": lambda m, x: m.autograd.functional.jacobian(lambda v: v.sin().sum(), x).sum(),
+    "vjp": lambda m, x: m.autograd.functional.vjp(lambda v: v.sin().sum(), x)[0],
+    "jvp": lambda m, x: m.autograd.functional.jvp(lambda v: v.sin().sum(), (x,), (m.ones_like(x),))[1],
+}
+
+
+@pytest.mark.parametrize("transform", ["grad", "vmap", "jacrev", "grad_and_value"])
+@pytest.mark.parametrize("name", UNDER_TRANSFORMS)
+def test_marks_that_a_transform_would_lose_are_refused(compare_program, name, transform):
+    def program(m):
+        try:
+            getattr(m.func, transform)(lambda x: UNDER_TRANSFORMS[name](m, x))(m.ones(3, dtype=m.float64))
+        except RuntimeError:
+            return "refused"
+        return "done"
+
+    compare_program(program)
+
+
+@pytest.mark.parametrize("transform", ["grad", "jacrev", "hessian", "grad_and_value"])
+@pytest.mark.parametrize("inside", [False, True])
+def test_hooks_of_saved_tensors_are_refused_under_transforms(compare_program, transform, inside):
+    def program(m):
+        hooks = m.autograd.graph.saved_tensors_hooks(lambda t: t, lambda t: t)
+
+        def held(x):
+            with hooks:
+                return x.sin().sum()
+
+        def call():
+            return getattr(m.func, transform)(held if inside else lambda x: x.sin().sum())(m.ones(3))
+
+        with pytest.raises(RuntimeError):
+            if inside:
+                call()
+            else:
+                with hooks:
+                    call()
+        return getattr(m.func, transform)(lambda x: x.sin().sum())(m.ones(3))
+
+    compare_program(program)

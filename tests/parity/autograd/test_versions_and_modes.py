@@ -6,6 +6,7 @@ Each is one program for both libraries.
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable
 from functools import partial
 from itertools import product
@@ -184,4 +185,82 @@ PROGRAMS = [
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
 def test_program(compare_program: Callable[..., None], program: Callable[[Any], Any]) -> None:
+    compare_program(program)
+
+
+def closed_generators(m: Any) -> list[bool]:
+    """A generator that is closed ends under the mode that decorates it."""
+    seen = []
+
+    def counting() -> Any:
+        try:
+            while True:
+                yield 1
+        finally:
+            seen.append(m.is_grad_enabled())
+
+    for mode, around in ((m.no_grad, m.enable_grad), (m.enable_grad, m.no_grad)):
+        with around():
+            generator = mode()(counting)()
+            next(generator)
+            generator.close()
+            seen.append(m.is_grad_enabled())
+    return seen
+
+
+def results_returned_twice(m: Any) -> list[Any]:
+    class Twice(m.autograd.Function):  # type: ignore[misc,name-defined]
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            y = x * 2
+            return y, y
+
+        @staticmethod
+        def backward(ctx: Any, one: Any, other: Any) -> Any:
+            return one * 2 + other * 2
+
+    x = m.ones(2, requires_grad=True)
+    a, b = Twice.apply(x)
+    (a + b * 3).sum().backward()
+    return [a is b, x.grad]
+
+
+def marked_but_no_input(m: Any) -> list[Any]:
+    class Marks(m.autograd.Function):  # type: ignore[misc,name-defined]
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            y = x * 2
+            ctx.mark_dirty(y)
+            return y
+
+        @staticmethod
+        def backward(ctx: Any, grad: Any) -> Any:
+            return grad * 2
+
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        y = Marks.apply(m.ones(2, requires_grad=True))
+    return [len(said), y.requires_grad]
+
+
+def sparse_sums(m: Any) -> Any:
+    """The order of the elements of a sum of sparse gradients."""
+
+    class Gives(m.autograd.Function):  # type: ignore[misc,name-defined]
+        @staticmethod
+        def forward(ctx: Any, x: Any, place: int) -> Any:
+            ctx.place = place
+            return x.clone()
+
+        @staticmethod
+        def backward(ctx: Any, grad: Any) -> Any:
+            return m.sparse_coo_tensor([[ctx.place]], [1.0], (4,), check_invariants=True), None
+
+    x = m.ones(4, requires_grad=True)
+    (Gives.apply(x, 1) + Gives.apply(x, 3) + Gives.apply(x, 2)).sum().backward()
+    return x.grad._indices()
+
+
+@pytest.mark.parametrize("program", [closed_generators, results_returned_twice, marked_but_no_input, sparse_sums])
+def test_corners_of_functions(compare_program: Callable[..., None], program: Callable[[Any], Any]) -> None:
     compare_program(program)

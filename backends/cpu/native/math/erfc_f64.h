@@ -9,8 +9,10 @@ inline namespace TESSERACK_VARIANT {
 
 // erfc(a) = exp(-a^2) / (1 + 2 a) * p((a - 3) / (a + 3)) for a from 0 to 27.3, after which it is below the least
 // float64; p interpolates (1 + 2 a) erfcx(a) at Chebyshev's points to 2^-59. One division serves both quotients, and
-// the square is taken in two parts. 5 ulp, found against 40 digits; erfc(0) is 1, for which c1 is two ulp off.
-TS_INLINE double erfc_f64(double x) {
+// the square is taken in two parts. 5 ulp, found against 40 digits; erfc(0) is 1, for which c1 is two ulp off. Exp is
+// exp_f64, or exp_near_f64 for |x| up to kErfcNear.
+constexpr double kErfcNear = 26.0;
+template <auto Exp> TS_INLINE double erfc_by(double x) {
   double a = __builtin_fabs(x);
   a = a > 27.3 ? 27.3 : a;
   const double b = a + 3.0, c = 1.0 + 2.0 * a, r = 1.0 / (b * c);
@@ -42,9 +44,16 @@ TS_INLINE double erfc_f64(double x) {
   p = fused(p, t, 0x1.40c522d7e4987p+0);
   const double high = float_of(bits_of(a) & ~uint64_t{0x7ffffff}); // its square is exact
   const double z = (a - high) * (a + high);
-  const double y = exp_f64(-high * high) * (p * (b * r));
+  const double y = Exp(-high * high) * (p * (b * r));
   const double tail = fused(-y, z * fused(z, fused(z, 1.0 / 6, -0.5), 1.0), y); // y exp(-z)
   return x < 0.0 ? 2.0 - tail : tail;
+}
+
+TS_INLINE double erfc_f64(double x) {
+  return erfc_by<[](double a) { return exp_f64(a); }>(x);
+}
+TS_INLINE double erfc_near_f64(double x) {
+  return erfc_by<[](double a) { return exp_near_f64(a); }>(x);
 }
 
 // Below 1 in magnitude x + x q(x^2), q an interpolation of erf(x) / x - 1 at Chebyshev's points to 2^-56.

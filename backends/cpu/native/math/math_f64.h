@@ -67,6 +67,14 @@ TS_INLINE double exp_f64(double x) {
   return (expm1_reduced(r) + 1.0) * first * second;
 }
 
+// The same where the result is a normal number and so is every power of two on the way.
+constexpr double kExpNear = 708.0;
+TS_INLINE double exp_near_f64(double x) {
+  const double t = fused(x, kLog2E, kRound), n = t - kRound;
+  const double r = fused(n, -kLn2Low, fused(n, -kLn2High, x));
+  return (expm1_reduced(r) + 1.0) * float_of((bits_of(t) + 1023) << 52);
+}
+
 // exp(x) to 2^-34, for float32 results; saturates outside [-700, 700].
 TS_INLINE double exp_short(double x) {
   x = x < -700.0 ? -700.0 : x;
@@ -167,6 +175,14 @@ TS_INLINE double log_f64(double x) {
   const double s = f / (2.0 + f), z = s * s, half = 0.5 * f * f;
   const double low = fused(e, kLn2Low, s * (half + z * log_tail_f64(z)));
   return log_limits(x, fused(e, kLn2High, f - (half - low)));
+}
+
+// The same of normal positive x.
+TS_INLINE double log_normal_f64(double x) {
+  const Split a = split_f64(x);
+  const double f = a.f, s = f / (2.0 + f), z = s * s, half = 0.5 * f * f;
+  const double low = fused(a.exponent, kLn2Low, s * (half + z * log_tail_f64(z)));
+  return fused(a.exponent, kLn2High, f - (half - low));
 }
 
 // log(1 + f) in two parts, high of half the bits so that its product with as few is exact.

@@ -1,4 +1,5 @@
 // float32 instructions of the tile machine.
+#include "math/double_avx512.h"
 #include "math/erf_avx2.h"
 #include "math/erf_avx512.h"
 #include "math/erfc_avx512.h"
@@ -6,6 +7,7 @@
 #include "math/exp_avx512.h"
 #include "math/gamma_f32.h"
 #include "math/hard_avx512.h"
+#include "math/root_log_avx512.h"
 #include "math/sigmoid_avx512.h"
 #include "math/tanh_avx512.h"
 #include "math/trig_avx512.h"
@@ -107,6 +109,9 @@ constexpr OpTable<float> make_table() {
   t.fn[TS_I_COS][0] =
       &trig_loop_avx512<cos_avx512, [](float a) { return cos_f32(a); }, [](float a) { return std::cos(a); }>;
   t.fn[TS_I_ATAN][0] = &loop_avx512<atan_avx512>;
+  t.fn[TS_I_SQRT][0] = &loop_avx512<sqrt_avx512>;
+  t.fn[TS_I_ERFINV][0] = &erfinv_loop_avx512;
+  t.fn[TS_I_LOG][0] = &loop_avx512<log_avx512>;
   t.fn[TS_I_EXP2][0] = &loop_avx512<exp2_avx512>;
   t.fn[TS_I_LOG2][0] = &loop_avx512<log2_avx512>;
   t.fn[TS_I_ERF][0] = &loop_avx512<erf_avx512>;

@@ -1,5 +1,6 @@
 // float64 instructions of the tile machine.
 #include "math/arc_f64.h"
+#include "math/double_avx512.h"
 #include "math/erfc_f64.h"
 #include "math/hyperbolic_f64.h"
 #include "math/pow_f64.h"
@@ -24,6 +25,21 @@ template <auto Fast, auto Slow> int trig_loop(double* out, const double* a, cons
 
 template <auto Fast, auto Slow> constexpr void set_division(OpTable<double>& t, int op) {
   set_division_loops<double, [](double a, double b) { return divides_f64(a, b); }, Fast, Slow>(t, op);
+}
+#endif
+
+#if defined(__FMA__) && !defined(TESSERACK_CPU_DOUBLE_AVX512)
+// Near takes less than Any where every argument of a part is Within, and gives the same.
+template <auto Within, auto Near, auto Any>
+int near_loop(double* out, const double* a, const double*, const double*, int64_t n) {
+  constexpr int64_t kPart = 128;
+  for (int64_t i = 0; i < n; i += kPart) {
+    const int64_t count = n - i < kPart ? n - i : kPart;
+    int beyond = 0;
+    for (int64_t j = 0; j < count; ++j) beyond |= !Within(a[i + j]);
+    (beyond == 0 ? &unary_loop<double, Near> : &unary_loop<double, Any>)(out + i, a + i, nullptr, nullptr, count);
+  }
+  return 0;
 }
 #endif
 
@@ -87,6 +103,20 @@ constexpr OpTable<double> make_table() {
   // Large and called thrice: the compiler would leave it a function, and the loops without vectors.
   set_binary < double, [](double a, double b) __attribute__((always_inline)) { return pow_f64(a, b); }
   > (t, TS_I_POW);
+#ifdef TESSERACK_CPU_DOUBLE_AVX512
+  t.fn[TS_I_SQRT][0] = &loop_avx512<sqrt_avx512>;
+  t.fn[TS_I_EXP][0] = &loop_avx512<exp_avx512>;
+  t.fn[TS_I_LOG][0] = &loop_avx512<log_avx512>;
+  t.fn[TS_I_ERF][0] = &loop_avx512<erf_avx512>;
+  t.fn[TS_I_ERFC][0] = &loop_avx512<erfc_avx512>;
+#elif defined(__FMA__)
+  t.fn[TS_I_EXP][0] = &near_loop<[](double a) { return std::fabs(a) < kExpNear; },
+                                 [](double a) { return exp_near_f64(a); }, [](double a) { return exp_f64(a); }>;
+  t.fn[TS_I_LOG][0] = &near_loop<[](double a) { return (a >= 0x1p-1022) & (a < HUGE_VAL); },
+                                 [](double a) { return log_normal_f64(a); }, [](double a) { return log_f64(a); }>;
+  t.fn[TS_I_ERFC][0] = &near_loop<[](double a) { return std::fabs(a) < kErfcNear; },
+                                  [](double a) { return erfc_near_f64(a); }, [](double a) { return erfc_f64(a); }>;
+#endif
   return t;
 }
 

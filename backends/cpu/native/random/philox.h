@@ -35,33 +35,43 @@ inline PhiloxVector philox_multiply(PhiloxVector a, PhiloxVector b) {
 #endif
 }
 
-// Words of the blocks from `block` on, kPhiloxTile of them. High halves of the vectors hold no meaning on the way.
+// The four words of each of kPhiloxLanes * kPhiloxGroups blocks, in low halves; the high halves hold no meaning.
+struct PhiloxBlocks {
+  PhiloxVector c0[kPhiloxGroups], c1[kPhiloxGroups], c2[kPhiloxGroups], c3[kPhiloxGroups];
+
+  PhiloxBlocks(uint64_t key, uint64_t block) {
+    PhiloxVector lane;
+    for (int i = 0; i < kPhiloxLanes; ++i) lane[i] = static_cast<uint64_t>(i);
+    for (int g = 0; g < kPhiloxGroups; ++g) {
+      c0[g] = lane + (block + static_cast<uint64_t>(g * kPhiloxLanes));
+      c1[g] = c0[g] >> 32;
+      c2[g] = c3[g] = PhiloxVector{};
+    }
+    const PhiloxVector m0 = PhiloxVector{} + 0xD2511F53u, m1 = PhiloxVector{} + 0xCD9E8D57u;
+    uint32_t k0 = static_cast<uint32_t>(key), k1 = static_cast<uint32_t>(key >> 32);
+    for (int round = 0; round < 10; ++round, k0 += 0x9E3779B9u, k1 += 0xBB67AE85u) {
+#pragma GCC unroll 4
+      for (int g = 0; g < kPhiloxGroups; ++g) {
+        const PhiloxVector p0 = philox_multiply(c0[g], m0), p1 = philox_multiply(c2[g], m1);
+        c0[g] = (p1 >> 32) ^ c1[g] ^ k0;
+        c2[g] = (p0 >> 32) ^ c3[g] ^ k1;
+        c1[g] = p1;
+        c3[g] = p0;
+      }
+    }
+  }
+};
+
+// Words of the blocks from `block` on, kPhiloxTile of them.
 inline void philox_tile(uint64_t key, uint64_t block, uint32_t* out) {
-  PhiloxVector c0[kPhiloxGroups], c1[kPhiloxGroups], c2[kPhiloxGroups], c3[kPhiloxGroups], lane, even, odd;
+  const PhiloxBlocks c(key, block);
+  PhiloxVector even, odd;
   for (int i = 0; i < kPhiloxLanes; ++i) {
-    lane[i] = static_cast<uint64_t>(i);
     even[i] = static_cast<uint64_t>(i % 2 * kPhiloxLanes + i / 2); // interleaves two vectors, first half
     odd[i] = even[i] + kPhiloxLanes / 2;
   }
-  for (int g = 0; g < kPhiloxGroups; ++g) {
-    c0[g] = lane + (block + static_cast<uint64_t>(g * kPhiloxLanes));
-    c1[g] = c0[g] >> 32;
-    c2[g] = c3[g] = PhiloxVector{};
-  }
-  const PhiloxVector m0 = PhiloxVector{} + 0xD2511F53u, m1 = PhiloxVector{} + 0xCD9E8D57u;
-  uint32_t k0 = static_cast<uint32_t>(key), k1 = static_cast<uint32_t>(key >> 32);
-  for (int round = 0; round < 10; ++round, k0 += 0x9E3779B9u, k1 += 0xBB67AE85u) {
-#pragma GCC unroll 4
-    for (int g = 0; g < kPhiloxGroups; ++g) {
-      const PhiloxVector p0 = philox_multiply(c0[g], m0), p1 = philox_multiply(c2[g], m1);
-      c0[g] = (p1 >> 32) ^ c1[g] ^ k0;
-      c2[g] = (p0 >> 32) ^ c3[g] ^ k1;
-      c1[g] = p1;
-      c3[g] = p0;
-    }
-  }
   for (int g = 0; g < kPhiloxGroups; ++g, out += 4 * kPhiloxLanes) {
-    const PhiloxVector low = (c0[g] & 0xFFFFFFFFu) | c1[g] << 32, high = (c2[g] & 0xFFFFFFFFu) | c3[g] << 32;
+    const PhiloxVector low = (c.c0[g] & 0xFFFFFFFFu) | c.c1[g] << 32, high = (c.c2[g] & 0xFFFFFFFFu) | c.c3[g] << 32;
     const PhiloxVector first = __builtin_shuffle(low, high, even), second = __builtin_shuffle(low, high, odd);
     std::memcpy(out, &first, sizeof first);
     std::memcpy(out + 2 * kPhiloxLanes, &second, sizeof second);

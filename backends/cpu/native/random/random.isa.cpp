@@ -2,6 +2,9 @@
 #include "dtype_switch.h"
 #include "math/math_f32.h"
 #include "math/math_f64.h"
+#include "math/root_log_avx512.h"
+#include "math/trig_avx512.h"
+#include "math/trig_short.h"
 #include "philox.h"
 #include "threads.h"
 
@@ -38,13 +41,17 @@ void random_bits(const Call& call) {
                [&](int64_t begin, int64_t end) { stream.words(begin, end - begin, out.data<uint32_t>() + begin); });
 }
 
+// The leading 53 bits as a fraction, without a conversion of 64 bits, which AVX2 lacks: 52 of them beside 1, then the
+// last.
+inline double fraction53(uint64_t word) {
+  return (float_of(word >> 12 | uint64_t{1023} << 52) - 1.0) +
+         float_of((0 - (word >> 11 & 1)) & uint64_t{1023 - 53} << 52);
+}
 inline uint64_t word64(const uint32_t* words) { return words[0] | static_cast<uint64_t>(words[1]) << 32; }
 
 // One uniform of [0, 1) from its words: as many leading bits as the type's precision holds.
 inline void uniform_from(const uint32_t* words, float& out) { out = static_cast<float>(words[0] >> 8) * 0x1p-24f; }
-inline void uniform_from(const uint32_t* words, double& out) {
-  out = static_cast<double>(word64(words) >> 11) * 0x1p-53;
-}
+inline void uniform_from(const uint32_t* words, double& out) { out = fraction53(word64(words)); }
 inline void uniform_from(const uint32_t* words, Float16& out) {
   out = float_to_half(static_cast<float>(words[0] >> 21) * 0x1p-11f);
 }
@@ -78,8 +85,8 @@ void rand_fill(const Call& call) {
 
 // cos of 0 <= x <= 2 pi: pi/2 removed in two parts, then Taylor's series, whose remainder on [-pi/4, pi/4] is 5e-17.
 inline double cos_first_turn(double x) {
-  const int64_t q = static_cast<int64_t>(static_cast<int32_t>(x * (2 / std::numbers::pi) + 0.5));
-  const double n = static_cast<double>(static_cast<int32_t>(q));
+  const double t = x * (2 / std::numbers::pi) + kRound, n = t - kRound;
+  const uint64_t q = bits_of(t);
   const double r = (x - n * 0x1.921fb544p+0) - n * 0x1.0b4611a626331p-34, z = r * r;
   double sine = -1.0 / 1307674368000, cosine = 1.0 / 20922789888000;
   for (const double c : {1.0 / 6227020800, -1.0 / 39916800, 1.0 / 362880, -1.0 / 5040, 1.0 / 120, -1.0 / 6})
@@ -87,31 +94,103 @@ inline double cos_first_turn(double x) {
   for (const double c : {-1.0 / 87178291200, 1.0 / 479001600, -1.0 / 3628800, 1.0 / 40320, -1.0 / 720, 1.0 / 24, -0.5})
     cosine = cosine * z + c;
   const double value = q & 1 ? r + r * z * sine : 1.0 + z * cosine;
-  return (q + 1) & 2 ? -value : value;
+  return float_of(bits_of(value) ^ ((q + 1) & 2) << 62);
 }
 
 // Box and Muller's transform, one normal of each pair; in float32 bit for bit what the pointwise kernels make of it.
-template <class T> void normals_from_words(const uint32_t* words, T* out, int64_t n) {
-  alignas(64) float values[kTile / 2];
+#ifdef TESSERACK_CPU_EXP_AVX512
+TS_INLINE __m512 normals_avx512(__m512i first, __m512i second) {
+  const auto leading = [](__m512i words) {
+    return _mm512_maskz_cvtepi32_ps(0xffff, _mm512_maskz_srli_epi32(0xffff, words, 8));
+  };
+  const __m512 u = _mm512_fnmadd_ps(leading(first), _mm512_set1_ps(0x1p-24f), _mm512_set1_ps(1.0f));
+  const __m512 angle = _mm512_mul_ps(leading(second), _mm512_set1_ps(2.0f * std::numbers::pi_v<float> * 0x1p-24f));
+  return _mm512_mul_ps(sqrt_avx512(_mm512_mul_ps(_mm512_set1_ps(-2.0f), log_avx512(u))), cos_avx512(angle));
+}
+#endif
+inline float first_turn_cos(float x) {
+#if defined(__FMA__)
+  return short_cos(x);
+#else
+  return cos_f32(x);
+#endif
+}
+inline void normals(const uint32_t* words, float* out, int64_t n) {
+#ifdef TESSERACK_CPU_EXP_AVX512
+  const __m512i even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+  const __m512i odd = _mm512_add_epi32(even, _mm512_set1_epi32(1));
+  for (int64_t i = 0; i < n; i += 16) {
+    const int64_t left = 2 * (n - i);
+    const uint32_t present = left >= 32 ? ~0u : (1u << left) - 1;
+    const __m512i low = _mm512_maskz_loadu_epi32(static_cast<__mmask16>(present), words + 2 * i);
+    const __m512i high = _mm512_maskz_loadu_epi32(static_cast<__mmask16>(present >> 16), words + 2 * i + 16);
+    const __m512 z =
+        normals_avx512(_mm512_permutex2var_epi32(low, even, high), _mm512_permutex2var_epi32(low, odd, high));
+    _mm512_mask_storeu_ps(out + i, left >= 32 ? 0xffff : static_cast<__mmask16>((1u << (n - i)) - 1), z);
+  }
+#else
   for (int64_t i = 0; i < n; ++i) {
     const float u1 = static_cast<float>(static_cast<int32_t>(words[2 * i] >> 8)) * 0x1p-24f;
     const float u2 = static_cast<float>(static_cast<int32_t>(words[2 * i + 1] >> 8)) * 0x1p-24f;
-    const float radius = std::sqrt(-2.0f * log_f32(1.0f - u1));
-    values[i] = radius * cos_f32(2.0f * std::numbers::pi_v<float> * u2);
+    const float radius = std::sqrt(-2.0f * log_normal(1.0f - u1, 0, 0.0f));
+    out[i] = radius * first_turn_cos(2.0f * std::numbers::pi_v<float> * u2);
   }
+#endif
+}
+template <class T> void normals_from_words(const uint32_t* words, T* out, int64_t n) {
+  if constexpr (std::is_same_v<T, float>) return normals(words, out, n);
+  alignas(64) float values[kTile / 2];
+  normals(words, values, n);
   for (int64_t i = 0; i < n; ++i) out[i] = store<T>(values[i]);
 }
 template <> void normals_from_words<double>(const uint32_t* words, double* out, int64_t n) {
   for (int64_t i = 0; i < n; ++i) {
-    const double u1 = static_cast<double>(static_cast<int64_t>(word64(words + 4 * i) >> 11)) * 0x1p-53;
-    const double u2 = static_cast<double>(static_cast<int64_t>(word64(words + 4 * i + 2) >> 11)) * 0x1p-53;
-    out[i] = std::sqrt(-2.0 * log_f64(1.0 - u1)) * cos_first_turn(2.0 * std::numbers::pi * u2);
+    const double u1 = fraction53(word64(words + 4 * i)), u2 = fraction53(word64(words + 4 * i + 2));
+    out[i] = std::sqrt(-2.0 * log_normal_f64(1.0 - u1)) * cos_first_turn(2.0 * std::numbers::pi * u2);
   }
 }
+
+#ifdef TESSERACK_CPU_EXP_AVX512
+// Straight from the blocks: two normals of each lie side by side in a register of first words and one of second.
+// Returns how many of n it made, beginning with `first`, which begins a block.
+int64_t normals_from_blocks(uint64_t key, uint64_t first, float* out, int64_t n) {
+  constexpr int64_t step = kPhiloxTile / 2;
+  constexpr __mmask16 odd = 0xaaaa;
+  int64_t i = 0;
+  for (; i + step <= n; i += step) {
+    const PhiloxBlocks c(key, first / 4 + static_cast<uint64_t>(i / 2));
+    for (int g = 0; g < kPhiloxGroups; ++g) {
+      const auto beside = [](PhiloxVector low, PhiloxVector high) {
+        return _mm512_mask_blend_epi32(odd, (__m512i)low, (__m512i)(high << 32));
+      };
+      _mm512_storeu_ps(out + i + g * 16, normals_avx512(beside(c.c0[g], c.c2[g]), beside(c.c1[g], c.c3[g])));
+    }
+  }
+  return i;
+}
+#endif
 
 void randn_fill(const Call& call) {
   switch_float("randn_fill", call.in(0).dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
+#ifdef TESSERACK_CPU_EXP_AVX512
+    if constexpr (std::is_same_v<T, float>) {
+      const uint64_t key = static_cast<uint64_t>(call.param(0).as_int());
+      const uint64_t first = static_cast<uint64_t>(call.param(1).as_int());
+      return parallel_for(0, call.in(0).numel(), kRandomGrain / 2, [&](int64_t begin, int64_t end) {
+        alignas(64) uint32_t words[kPhiloxTile];
+        float* const out = call.in(0).data<float>();
+        while (begin < end) {
+          const uint64_t at = first + 2 * static_cast<uint64_t>(begin);
+          if (at % 4 == 0) begin += normals_from_blocks(key, at, out + begin, end - begin);
+          const int64_t n = std::min<int64_t>(at % 4 == 2 ? 1 : kPhiloxTile / 2, end - begin);
+          philox_words(key, first + 2 * static_cast<uint64_t>(begin), 2 * n, words);
+          normals(words, out + begin, n);
+          begin += n;
+        }
+      });
+    }
+#endif
     fill_from_words<T>(call, std::is_same_v<T, double> ? 4 : 2, normals_from_words<T>);
   });
 }

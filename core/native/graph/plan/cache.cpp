@@ -11,12 +11,18 @@ PlanCache::Found PlanCache::find(std::span<const Tensor> inputs, std::span<const
     if (k > 0)
       std::rotate(entries_.begin(), entries_.begin() + static_cast<ptrdiff_t>(k),
                   entries_.begin() + static_cast<ptrdiff_t>(k) + 1);
-    return {entries_[0].plan, !entries_[0].settled};
+    return {entries_[0].plan, !entries_[0].settled && !entries_[0].region, entries_[0].region};
   }
   if (!PlanKey::plannable(inputs, captures)) return {};
-  if (at_once) return {nullptr, true};
+  PlanKey key(inputs, captures, modes);
+  if (key.flows()) {
+    if (entries_.size() == kMost) entries_.pop_back();
+    entries_.insert(entries_.begin(), {std::move(key), nullptr, false, std::make_shared<Region>()});
+    return {nullptr, false, entries_[0].region};
+  }
+  if (at_once) return {nullptr, true, nullptr};
   if (entries_.size() == kMost) entries_.pop_back();
-  entries_.insert(entries_.begin(), {PlanKey(inputs, captures, modes), nullptr, false});
+  entries_.insert(entries_.begin(), {std::move(key), nullptr, false});
   return {};
 }
 
@@ -30,8 +36,18 @@ void PlanCache::put(PlanKey key, std::shared_ptr<const Plan> plan) {
 std::vector<Plan::Summary> PlanCache::summaries() const {
   std::lock_guard lock(mutex_);
   std::vector<Plan::Summary> out;
-  for (const Entry& e : entries_)
+  for (const Entry& e : entries_) {
     if (e.plan) out.push_back(e.plan->summary());
+    if (e.region) e.region->add_summaries(out);
+  }
+  return out;
+}
+
+std::vector<std::string> PlanCache::why_called() const {
+  std::lock_guard lock(mutex_);
+  std::vector<std::string> out;
+  for (const Entry& e : entries_)
+    if (std::string why = e.region ? e.region->why() : ""; !why.empty()) out.push_back(std::move(why));
   return out;
 }
 

@@ -56,23 +56,24 @@ bool PlanKey::plannable(std::span<const Tensor> inputs, std::span<const Tensor> 
   if (inputs.empty() && captures.empty()) return false;
   const Device device = inputs.empty() ? captures[0].device() : inputs[0].device();
   if (device.is_meta()) return false;
-  const bool grad = grad_enabled();
   return all_of(inputs, captures, [&](const Tensor& t) {
     return t.device() == device && !(t->keys & ~(backend_bits() | key_bit(key::Autograd))) && !t->payload &&
-           !(grad && requires_grad(t)) && (t->storage || !t.numel());
+           (t->storage || !t.numel());
   });
 }
 
 PlanKey::PlanKey(std::span<const Tensor> inputs, std::span<const Tensor> captures, const Modes& modes) : modes_(modes) {
   std::unordered_map<const Storage*, std::pair<uint32_t, int64_t>> first;
+  std::unordered_map<const TensorImpl*, uint32_t> tensors;
   for (std::span<const Tensor> list : {inputs, captures})
     for (const Tensor& tensor : list) {
       const TensorImpl& t = *tensor.impl();
       const auto k = static_cast<uint32_t>(given_.size());
       std::pair<uint32_t, int64_t> lead{k, t.byte_offset};
       if (t.storage) lead = first.try_emplace(t.storage, lead).first->second;
-      given_.push_back({t.dtype, t.ndim, static_cast<uint8_t>(t.flags & kFlags), t.own_version != nullptr, t.device,
-                        keys_of(t), static_cast<uint32_t>(dims_.size()), lead.first, t.byte_offset - lead.second,
+      given_.push_back({t.dtype, t.ndim, static_cast<uint8_t>(t.flags & kFlags), t.own_version != nullptr,
+                        modes.grad && requires_grad(&t), t.device, keys_of(t), static_cast<uint32_t>(dims_.size()),
+                        lead.first, tensors.try_emplace(&t, k).first->second, t.byte_offset - lead.second,
                         misaligned_bits(t)});
       dims_.insert(dims_.end(), t.sizes().begin(), t.sizes().end());
       dims_.insert(dims_.end(), t.strides().begin(), t.strides().end());
@@ -94,12 +95,17 @@ bool PlanKey::fits(std::span<const Tensor> inputs, std::span<const Tensor> captu
   for (size_t k = 0; k < given_.size(); ++k) {
     const Given& g = given_[k];
     const TensorImpl& t = tensor(k);
-    if (!fits(g, t) || (modes_.grad && requires_grad(&t)) || t.payload) return false;
+    if (!fits(g, t) || (modes_.grad && requires_grad(&t)) != g.flows || t.payload) return false;
     if (g.shares == k) continue;
     const TensorImpl& lead = tensor(g.shares);
     if (t.storage != lead.storage || t.byte_offset - lead.byte_offset != g.distance) return false;
+    if (!g.flows) continue;
+    for (size_t other = g.shares; other < k; ++other) // a gradient goes to a tensor, not to memory
+      if (given_[other].twin == other && (&tensor(other) == &t) != (g.twin == other)) return false;
   }
   return true;
 }
+
+bool PlanKey::flows() const { return std::ranges::any_of(given_, &Given::flows); }
 
 } // namespace ts::graph

@@ -21,19 +21,22 @@ public:
   PlanKey(std::span<const Tensor> inputs, std::span<const Tensor> captures, const Modes& modes = Modes::now());
   // Whether a plan for this key serves these tensors in these modes.
   bool fits(std::span<const Tensor> inputs, std::span<const Tensor> captures, const Modes& modes) const;
-  // Whether there may be one at all: dense tensors of one device, none of which a gradient flows to.
+  // Whether there may be one at all: dense tensors of one device.
   static bool plannable(std::span<const Tensor> inputs, std::span<const Tensor> captures);
+  // Whether a gradient flows to any of them: then a run is recorded (joint/joint.h).
+  bool flows() const;
   friend bool operator==(const PlanKey&, const PlanKey&) = default;
 
 private:
   struct Given {
     DType dtype;
     uint8_t ndim, flags;
-    bool own_version;
+    bool own_version, flows;
     Device device;
     KeySet keys;
     uint32_t dims;    // in dims_: sizes, then strides
     uint32_t shares;  // the first that has the same memory
+    uint32_t twin;    // the first that is the same tensor
     int64_t distance; // from where that begins
     uint64_t misaligned;
     friend bool operator==(const Given&, const Given&) = default;

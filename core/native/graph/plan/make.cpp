@@ -50,6 +50,7 @@ private:
   void use(Id buffer, size_t at);
   void make_before(Id v, size_t at);
   void share_places();
+  void find_drops();
   void emit(size_t at);
 
   Plan& plan_;
@@ -60,10 +61,10 @@ private:
   std::vector<Id> producer_;
   std::vector<Event> events_;
   std::vector<Plan::Home> homes_;
-  static constexpr size_t kNever = SIZE_MAX;
-  std::vector<size_t> first_, last_;                                 // by buffer: events
-  std::vector<size_t> forget_;                                       // by value: the last event that needs the tensor
-  std::vector<std::vector<Id>> makes_, forgets_, allocates_, frees_; // by event
+  static constexpr size_t kNever = SIZE_MAX, kLarge = 16384; // bytes
+  std::vector<size_t> first_, last_;                         // by buffer: events
+  std::vector<size_t> forget_;                               // by value: the last event that needs the tensor
+  std::vector<std::vector<Id>> makes_, forgets_, allocates_, frees_, drops_; // by event
   std::vector<bool> made_;
 };
 
@@ -188,6 +189,9 @@ void PlanMaker::fuse() {
     calls += called_[n];
   }
   plan_.summary_.fused = fuse_pointwise(r_.work, {plan_.device_, stays_, calls_before});
+  if (plan_.executor_.is_sparing())
+    for (Plan::Home& home : homes_)
+      if (home.lies == Plan::Lies::Arena && home.nbytes >= kLarge) home.lies = Plan::Lies::Apart;
 }
 
 void PlanMaker::reach(Id buffer, int64_t low, int64_t high) {
@@ -234,7 +238,7 @@ void PlanMaker::find_homes() {
   last_.assign(homes_.size(), kNever);
   forget_.assign(g_.values.size(), kNever);
   made_.resize(g_.values.size());
-  for (auto* lists : {&makes_, &forgets_, &allocates_, &frees_}) lists->resize(end + 1);
+  for (auto* lists : {&makes_, &forgets_, &allocates_, &frees_, &drops_}) lists->resize(end + 1);
   for (size_t e = 0; e < end; ++e) {
     if (events_[e].call) {
       g_.each_use(g_.nodes[events_[e].at], [&](Id v) { make_before(v, e); });
@@ -317,6 +321,16 @@ void PlanMaker::emit(size_t at) {
   if (at < events_.size()) plan_.steps_.push_back({events_[at].call ? Do::Call : Do::Kernel, events_[at].at});
   for (Id v : forgets_[at]) plan_.steps_.push_back({Do::Forget, v});
   for (Id b : frees_[at]) plan_.steps_.push_back({Do::Free, b});
+  for (Id k : drops_[at]) plan_.steps_.push_back({Do::Drop, k});
+}
+
+// Inputs that are no one's tensors: behind the last kernel that uses their memory.
+void PlanMaker::find_drops() {
+  if (plan_.writes_given_) return;
+  for (Id k = 0; k < g_.inputs.size(); ++k) {
+    const Id v = g_.inputs[k], b = r_.seen[v].buffer;
+    if (!needed_[v] && b != kNone && last_[b] < events_.size()) drops_[last_[b]].push_back(k);
+  }
 }
 
 void PlanMaker::lay_out() {
@@ -329,6 +343,17 @@ void PlanMaker::lay_out() {
   for (Id v = 0; v < forget_.size(); ++v)
     if (forget_[v] < end) forgets_[forget_[v]].push_back(v);
   share_places();
+  for (Id n = 0; n < g_.nodes.size(); ++n)
+    if (!called_[n])
+      for (const auto& [k, times] : r_.bumps[n]) {
+        auto known = std::ranges::find(plan_.bumps_, k, &std::pair<Id, uint32_t>::first);
+        if (known == plan_.bumps_.end())
+          plan_.bumps_.emplace_back(k, times);
+        else
+          known->second += times;
+      }
+  plan_.writes_given_ = plan_.writes_given_ || !plan_.bumps_.empty();
+  find_drops();
   for (size_t e = 0; e <= end; ++e) emit(e);
   for (Work& w : r_.work) {
     Plan::Kernel& kernel = plan_.kernels_.emplace_back();
@@ -352,16 +377,6 @@ void PlanMaker::lay_out() {
       if (needed_[v]) plan_.given_values_.emplace_back(v, given);
       ++given;
     }
-  for (Id n = 0; n < g_.nodes.size(); ++n)
-    if (!called_[n])
-      for (const auto& [k, times] : r_.bumps[n]) {
-        auto known = std::ranges::find(plan_.bumps_, k, &std::pair<Id, uint32_t>::first);
-        if (known == plan_.bumps_.end())
-          plan_.bumps_.emplace_back(k, times);
-        else
-          known->second += times;
-      }
-  plan_.writes_given_ = plan_.writes_given_ || !plan_.bumps_.empty();
   plan_.summary_.kernels = r_.work.size();
   for (Id n = 0; n < g_.nodes.size(); ++n) {
     if (!called_[n]) continue;

@@ -24,10 +24,12 @@ public:
   Plan& operator=(const Plan&) = delete;
 
   // False, with nothing done, where the tensors share memory otherwise than when it was made.
+  // `last`: the inputs, where nobody else needs them; each is let go of behind the last kernel that reads it.
   bool run(std::span<const Tensor> inputs, std::span<const Tensor> captures, const std::function<void(Id)>& on_guard,
-           std::vector<Tensor>& out) const;
+           std::vector<Tensor>& out, std::vector<Tensor>* last) const;
 
   struct Summary {
+    const char* half = "";                     // "forward" and "backward" of one that is recorded
     size_t kernels = 0, fused = 0, called = 0; // kernels that run, calls that went into others, nodes called as ever
     std::vector<std::string> operators;        // of these nodes
     size_t arena = 0, apart = 0;               // bytes of the arena; of what it would be without reuse
@@ -46,10 +48,10 @@ private:
     Work work;
     uint32_t first_tensor = 0, first_patch = 0, n_patches = 0;
   };
-  enum class Do : uint8_t { Kernel, Allocate, Free, Make, Forget, Call };
+  enum class Do : uint8_t { Kernel, Allocate, Free, Make, Forget, Call, Drop };
   struct Step {
     Do what;
-    Id at; // a kernel, a buffer, a value, or a node
+    Id at; // a kernel, a buffer, a value, a node, or an input
   };
   enum class Lies : uint8_t { Nowhere, Given, Arena, Apart, Result };
   struct Home { // of a buffer

@@ -161,7 +161,7 @@ void Plan::count_versions(std::span<const Tensor> inputs, std::span<const Tensor
 }
 
 bool Plan::run(std::span<const Tensor> inputs, std::span<const Tensor> captures,
-               const std::function<void(Id)>& on_guard, std::vector<Tensor>& out) const {
+               const std::function<void(Id)>& on_guard, std::vector<Tensor>& out, std::vector<Tensor>* last) const {
   std::unique_ptr<PlanRun> taken = take(); // after an error it goes, and all memory with it
   PlanRun& run = *taken;
   if (!place_given(run, inputs, captures)) return false;
@@ -193,6 +193,9 @@ bool Plan::run(std::span<const Tensor> inputs, std::span<const Tensor> captures,
       case Do::Call:
         node = kNone; // which names its line itself
         call_node(step.at, run, on_guard);
+        break;
+      case Do::Drop:
+        if (last) (*last)[step.at] = Tensor();
         break;
       }
     }

@@ -1,6 +1,7 @@
 // Channels rearranged into pixels and back: pixel_shuffle, pixel_unshuffle, channel_shuffle.
 #include "dispatch/op_handles.h"
 #include "ops/common/declare.h"
+#include "ops/common/layout.h"
 
 namespace ts {
 namespace {
@@ -22,6 +23,11 @@ Tensor permuted(const Tensor& t, std::initializer_list<int64_t> rest) {
 // New memory even where dimensions of size 1 would let a view do.
 Tensor copied(const Tensor& t, IntSpan sizes) { return ops::view(ops::clone(t, MemoryFormat::Contiguous), sizes); }
 
+// Channels last where the input is. New memory either way.
+Tensor laid_out(const Tensor& made, const Tensor& like) {
+  return is_channels_last(like) ? ops::contiguous(made, MemoryFormat::ChannelsLast) : made;
+}
+
 // (..., C r r, H, W) to (..., C, H r, W r).
 Tensor pixel_shuffle(const Tensor& self, int64_t r) {
   TS_CHECK(self.ndim() >= 3, "pixel_shuffle: expects input to have at least 3 dimensions, but got input with ",
@@ -34,7 +40,7 @@ Tensor pixel_shuffle(const Tensor& self, int64_t r) {
            "but input.size(-3)=",
            c, " is not divisible by ", r, " squared");
   Tensor split = ops::reshape(self, joined(lead, {c / area, r, r, h, w}));
-  return copied(permuted(split, {0, 3, 1, 4, 2}), joined(lead, {c / area, h * r, w * r}));
+  return laid_out(copied(permuted(split, {0, 3, 1, 4, 2}), joined(lead, {c / area, h * r, w * r})), self);
 }
 
 // (..., C, H r, W r) to (..., C r r, H, W).
@@ -48,7 +54,7 @@ Tensor pixel_unshuffle(const Tensor& self, int64_t r) {
            "pixel_unshuffle: expects height and width to be divisible by downscale_factor, but got ", h, " and ", w,
            " for ", r);
   Tensor split = ops::reshape(self, joined(lead, {c, h / r, r, w / r, r}));
-  return copied(permuted(split, {0, 2, 4, 1, 3}), joined(lead, {c * r * r, h / r, w / r}));
+  return laid_out(copied(permuted(split, {0, 2, 4, 1, 3}), joined(lead, {c * r * r, h / r, w / r})), self);
 }
 
 // Channels read as (groups, C / groups) and written the other way round.

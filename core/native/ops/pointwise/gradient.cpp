@@ -1,5 +1,6 @@
 // Gradients of pointwise operators: derived expressions, registered as pointwise operators of their own, so that
 // they can be differentiated again.
+#include "autograd/declared.h"
 #include "autograd/meta.h"
 #include "autograd/record.h"
 #include "autograd/saved_tensor.h"
@@ -106,7 +107,7 @@ namespace {
 
 constexpr int kMaxArgs = kMaxPointwiseArgs;
 
-struct PointwiseNode final : Node {
+struct PointwiseNode final : DeclaredNode {
   const Operator* op = nullptr;   // functional
   uint8_t n_args = 0, needed = 0; // bit per argument that has an edge
   uint8_t broadcast = 0;          // bit per argument whose shape differs from the result's

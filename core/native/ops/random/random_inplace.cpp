@@ -36,6 +36,7 @@ void uniform_rule(const Tensor& self, double from, double to, Generator* g) {
   convert_scalar(Scalar(from), self.dtype(), "uniform_");
   convert_scalar(Scalar(to), self.dtype(), "uniform_");
   TS_CHECK(std::isfinite(to - from), "uniform_: expects to-from to be finite, but found to=", to, " and from=", from);
+  convert_scalar(Scalar(to - from), self.dtype(), "uniform_: to-from");
   check_draw(self, g, "uniform_");
 }
 void uniform_(const Tensor& self, double from, double to, Generator* g) {

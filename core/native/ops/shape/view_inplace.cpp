@@ -13,11 +13,9 @@ template <bool recorded> Tensor become(const Tensor& self, const Tensor& view, c
            ": Inplace update to inference tensor outside InferenceMode is not allowed. "
            "You can make a clone to get a normal tensor first");
   if (recorded) {
-    TS_CHECK(!is_leaf(self), op, ": a leaf Variable that requires grad is being used in an in-place operation.");
-    TS_CHECK(!is_view_of_leaf(self), op,
-             ": a view of a leaf Variable that requires grad is being used in an in-place operation.");
-    TS_CHECK(!self->has(TensorImpl::kViewMulti), op, ": the tensor is one of several views made by one operator; use ",
-             op, " without the underscore");
+    TS_CHECK(self->base || !is_leaf(self), op,
+             ": a leaf Variable that requires grad is being used in an in-place operation.");
+    check_written_view(self);
     set_history(self, grad_fn(view), autograd_meta(view.impl())->output_nr);
     self->view_version = self.version() + 1; // the history is that of after this operator, which counts as a write
   }

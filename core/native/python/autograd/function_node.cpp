@@ -8,6 +8,7 @@
 #include "python/cycles.h"
 #include "python/graph/traced_size.h"
 #include "python/tensor/tensor_object.h"
+#include "runtime/interpreter.h"
 #include <map>
 #include <structmember.h>
 
@@ -129,6 +130,12 @@ PyObject* saved_tensors(PyObject* self, void*) {
   });
 }
 
+PyObject* saved_variables(PyObject* self, void* closure) {
+  if (PyErr_WarnEx(PyExc_DeprecationWarning, "'saved_variables' is deprecated; use 'saved_tensors'", 1) < 0)
+    return nullptr;
+  return saved_tensors(self, closure);
+}
+
 PyObject* raw_saved_tensors(PyObject* self, void*) {
   return guarded([&] {
     ContextObject* c = as_context(self);
@@ -230,6 +237,7 @@ PyMethodDef g_context_methods[] = {
 };
 PyGetSetDef g_context_properties[] = {
     {"saved_tensors", saved_tensors, nullptr, "The tensors given to save_for_backward.", nullptr},
+    {"saved_variables", saved_variables, nullptr, "saved_tensors, as they were called; warns.", nullptr},
     {"__class__", class_of_node, nullptr, "The class of the node.", nullptr},
     {"_raw_saved_tensors", raw_saved_tensors, nullptr, "What is kept of them, before it is unpacked.", nullptr},
     {"needs_input_grad", needs_input_grad, nullptr,
@@ -423,7 +431,7 @@ void save_tensors(FunctionNode& node, PyObject* raw_outputs, PyObject* outputs) 
   }
 }
 
-void check_dirty(PyObject* dirty, PyObject* outputs) {
+void check_dirty(PyObject* dirty, PyObject* outputs, PyObject* const* args, size_t n) {
   for (Py_ssize_t k = 0; dirty && k < PyTuple_GET_SIZE(dirty); ++k) {
     PyObject* o = PyTuple_GET_ITEM(dirty, k);
     TS_CHECK_TYPE(is_tensor(o), "mark_dirty can only mark tensors, but argument ", k, " is of type ", type_name(o));
@@ -434,6 +442,9 @@ void check_dirty(PyObject* dirty, PyObject* outputs) {
              "a view of a leaf Variable that requires grad is being used in an in-place operation.");
     TS_CHECK(listed(outputs, o), "Some elements marked as dirty during the forward method were not returned as output. "
                                  "The inputs that are modified inplace must all be outputs of the Function.");
+    if (!among(args, n, o))
+      warn("Only input Tensors should be given to ctx.mark_dirty(). If a Tensor is not an input, there is no need to "
+           "pass it to mark_dirty().");
   }
 }
 
@@ -443,6 +454,17 @@ PyRef finish_outputs(const Ref<FunctionNode>& node, PyObject* raw, PyObject* con
   PyRef outputs = checked(PyTuple_New(count));
   for (Py_ssize_t k = 0; k < count; ++k) {
     PyObject* o = PyTuple_GET_ITEM(raw, k);
+    Py_ssize_t same = 0; // a tensor returned twice is one result, whose gradient comes to its last place
+    while (same < k && PyTuple_GET_ITEM(raw, same) != o) ++same;
+    if (same < k && is_tensor(o)) {
+      PyObject* made = PyTuple_GET_ITEM(outputs.get(), same);
+      const Tensor& t = tensor_of(made);
+      AutogradMeta* meta = autograd_meta(t.impl());
+      node->metas[static_cast<size_t>(k)] = node->metas[static_cast<size_t>(same)];
+      if (meta && meta->grad_fn.get() == node.get()) set_history(t, node, static_cast<uint32_t>(k));
+      PyTuple_SET_ITEM(outputs.get(), k, Py_NewRef(made));
+      continue;
+    }
     PyRef done =
         is_tensor(o) ? finish_output(node, o, static_cast<size_t>(k), among(args, n, o), record) : PyRef::borrow(o);
     PyTuple_SET_ITEM(outputs.get(), k, done.release());
@@ -462,7 +484,7 @@ PyObject* apply(PyObject*, PyObject* const* all, Py_ssize_t count) {
     PyRef result = run_forward(*node, args, n, all[1] == Py_True);
     bool single = !PyTuple_Check(result.get());
     PyRef raw = single ? checked(PyTuple_Pack(1, result.get())) : result;
-    check_dirty(as_context(node->context)->dirty, raw.get());
+    check_dirty(as_context(node->context)->dirty, raw.get(), args, n);
     PyRef outputs = finish_outputs(node, raw.get(), args, n, record);
     if (record) save_tensors(*node, raw.get(), outputs.get());
     Py_CLEAR(as_context(node->context)->to_save);

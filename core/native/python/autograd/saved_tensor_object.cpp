@@ -137,6 +137,7 @@ PyObject* py_push_write_guard(PyObject*, PyObject* args) {
     return none();
   });
 }
+PyObject* py_writes_are_guarded(PyObject*, PyObject*) { return PyBool_FromLong(writes_are_guarded()); }
 PyObject* py_pop_write_guard(PyObject*, PyObject*) {
   pop_write_guard();
   return none();
@@ -144,6 +145,7 @@ PyObject* py_pop_write_guard(PyObject*, PyObject*) {
 
 PyMethodDef g_functions[] = {
     {"_push_write_guard", py_push_write_guard, METH_VARARGS, nullptr},
+    {"_writes_are_guarded", py_writes_are_guarded, METH_NOARGS, nullptr},
     {"_pop_write_guard", py_pop_write_guard, METH_NOARGS, nullptr},
     {"_keep_tensor", py_keep_tensor, METH_O, nullptr},
     {"_kept_value", py_kept_value, METH_O, nullptr},
@@ -176,15 +178,21 @@ PyObject* saved_tensor_object(Ref<Node> node, SavedTensor* saved) {
   return self;
 }
 
+PyObject* refuse_new(PyTypeObject*, PyObject*, PyObject*) {
+  PyErr_SetString(PyExc_RuntimeError, "SavedTensor: expected to be taken from a node, as _raw_saved_..., got a call; "
+                                      "they cannot be created from Python");
+  return nullptr;
+}
+
 void init_saved_tensor_type(PyObject* module) {
   static PyType_Slot slots[] = {
       {Py_tp_dealloc, reinterpret_cast<void*>(dealloc)},
+      {Py_tp_new, reinterpret_cast<void*>(refuse_new)},
       {Py_tp_methods, g_methods},
       {Py_tp_getset, g_properties},
       {Py_tp_doc, const_cast<char*>("A tensor that a node keeps for backward; _raw_saved_... of a node.")},
       {0, nullptr}};
-  static PyType_Spec spec = {"tesserack.autograd.SavedTensor", sizeof(SavedTensorObject), 0,
-                             Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, slots};
+  static PyType_Spec spec = {"tesserack.autograd.SavedTensor", sizeof(SavedTensorObject), 0, Py_TPFLAGS_DEFAULT, slots};
   g_type = reinterpret_cast<PyTypeObject*>(checked(PyType_FromSpec(&spec)).release());
   add_object(module, "SavedTensor", reinterpret_cast<PyObject*>(g_type));
   checked_status(PyModule_AddFunctions(module, g_functions));

@@ -177,23 +177,12 @@ pb::dict describe_value(const Graph& g, Id v) {
   return out;
 }
 
-// Places that are given as numbers say how many results there are; places that are given as truths do not.
-bool depends_on_data(const Graph& g, const Node& n) {
-  if (!n.op->effects.data_dependent || n.op->schema->base != "index") return n.op->effects.data_dependent;
-  bool masks = false;
-  g.each_use(n, [&](Id v) {
-    DType t = g.values[v].dtype;
-    masks = masks || (v != g.args(n)[0].id() && (t == DType::Bool || t == DType::UInt8));
-  });
-  return masks;
-}
-
 // The first operator that gives values to Python, or results of sizes that depend on values; None.
 pb::object host_reader(const Graph& g) {
   static const std::unordered_set<std::string> answers = {"item", "_local_scalar_dense", "equal", "is_nonzero",
                                                           "allclose"};
   for (const Node& n : g.nodes)
-    if (n.op && (depends_on_data(g, n) || answers.contains(n.op->schema->base))) return pb::str(n.op->name());
+    if (n.op && (graph::depends_on_data(g, n) || answers.contains(n.op->schema->base))) return pb::str(n.op->name());
   return pb::none();
 }
 
@@ -211,32 +200,35 @@ graph::Plans plans_named(const std::string& when) {
 
 class Runner {
 public:
-  Runner(const Graph& g, const std::string& plans) : executor_(Graph(g), plans_named(plans)) {}
+  Runner(const Graph& g, const std::string& plans)
+      : executor_(std::make_shared<graph::Executor>(Graph(g), plans_named(plans))) {}
   // None where `only_fitting`, and sizes, layouts or dtypes are others than were written down.
   PyObject* run(PyObject* inputs, PyObject* captures, PyObject* on_guard, bool only_fitting) const {
     std::vector<Tensor> in = tensors_of(inputs, "graph"), held;
     if (captures) held = tensors_of(captures, "graph");
-    if (only_fitting && !executor_.fits(in, held)) Py_RETURN_NONE;
+    if (only_fitting && !executor_->fits(in, held)) Py_RETURN_NONE;
     std::function<void(Id)> told;
     if (on_guard && on_guard != Py_None) told = [on_guard](Id n) { pb::handle{on_guard}(n); };
-    return objects_of(executor_.run(in, held, told)).release().ptr();
+    return objects_of(executor_->run(in, held, told)).release().ptr();
   }
 
   bool fits(const pb::object& inputs, const pb::object& captures) const {
-    return executor_.fits(tensors_of(inputs, "graph"), tensors_of(captures, "graph"));
+    return executor_->fits(tensors_of(inputs, "graph"), tensors_of(captures, "graph"));
   }
 
   pb::list plans() const {
     using namespace pybind11::literals;
     pb::list out;
-    for (const graph::Plan::Summary& s : executor_.plans().summaries())
-      out.append(pb::dict("kernels"_a = s.kernels, "fused"_a = s.fused, "called"_a = s.called, "arena"_a = s.arena,
-                          "apart"_a = s.apart, "operators"_a = s.operators));
+    for (const graph::Plan::Summary& s : executor_->plans().summaries())
+      out.append(pb::dict("half"_a = s.half, "kernels"_a = s.kernels, "fused"_a = s.fused, "called"_a = s.called,
+                          "arena"_a = s.arena, "apart"_a = s.apart, "operators"_a = s.operators));
     return out;
   }
 
+  std::vector<std::string> why_called() const { return executor_->plans().why_called(); }
+
 private:
-  graph::Executor executor_;
+  std::shared_ptr<graph::Executor> executor_;
 };
 
 // Called by every run of a compiled or traced program: without what pybind11 asks of a call.
@@ -285,6 +277,11 @@ void define_graph(pb::module_& m) {
       .def("verify", [](const Graph& g) { graph::verify(g); })
       .def("outer_level", [](const Graph& g) { return std::make_shared<Graph>(graph::outer_level(g)); })
       .def("leaf_level", [](const Graph& g) { return std::make_shared<Graph>(graph::leaf_level(g)); })
+      .def("part",
+           [](const Graph& g, Id begin, Id end) {
+             graph::Part part = graph::part_of(g, begin, end);
+             return pb::make_tuple(std::make_shared<Graph>(std::move(part.graph)), part.inputs, part.outputs);
+           })
       .def("specialised", [](const Graph& g) { return std::make_shared<Graph>(graph::specialised(g)); })
       .def("fold", [](const Graph& g) { return std::make_shared<Graph>(graph::fold(g)); })
       .def("share_equal", [](const Graph& g) { return std::make_shared<Graph>(graph::share_equal(g)); })
@@ -324,6 +321,7 @@ void define_graph(pb::module_& m) {
   pb::class_<Runner>(m, "_GraphRunner")
       .def(pb::init<const Graph&, const std::string&>(), pb::arg("graph"), pb::arg("plans") = "again")
       .def("plans", &Runner::plans)
+      .def("why_called", &Runner::why_called)
       .def("fits", &Runner::fits, pb::arg("inputs"), pb::arg("captures") = pb::tuple());
   add_methods(m.attr("_GraphRunner"), g_run_methods);
 }

@@ -1,5 +1,6 @@
 // a.backward(), hooks, detach_ and what else changes a tensor's autograd state; the engine for tesserack.autograd.
 #include "autograd/engine.h"
+#include "autograd/keep_saved.h"
 #include "autograd/meta.h"
 #include "python/autograd/autograd_bindings.h"
 #include "python/autograd/hook_handle.h"
@@ -8,6 +9,7 @@
 #include "python/cycles.h"
 #include "python/tensor/tensor_slots.h"
 #include "runtime/empty.h"
+#include <string_view>
 
 namespace ts::py {
 namespace {
@@ -214,11 +216,29 @@ PyObject* register_post_hook(PyObject* self, PyObject* fn) {
 
 // --- state -------------------------------------------------------------------------------------------------------
 
+// Whether the code that calls is the program's, not the package's.
+bool program_calls() {
+  PyObject* globals = PyEval_GetGlobals(); // borrowed
+  PyObject* name = globals ? PyDict_GetItemString(globals, "__name__") : nullptr;
+  const char* text = name && PyUnicode_Check(name) ? PyUnicode_AsUTF8(name) : nullptr;
+  if (!text) PyErr_Clear();
+  return !text || std::string_view(text).rfind("tesserack.", 0) != 0;
+}
+
+// A transform takes gradients by leaves of its own: what the function under it marks would be lost.
+void refuse_under_transform(const char* what) {
+  TS_CHECK(
+      !writes_are_guarded() || !program_calls(), what,
+      "(): expected to be called outside of func's transforms, "
+      "got a call inside of a function that one transforms; give the tensor to func.grad, vjp or jvp as an argument");
+}
+
 PyObject* requires_grad_(PyObject* self, PyObject* args, PyObject* kwargs) {
   static const char* names[] = {"requires_grad", nullptr};
   int on = 1;
   if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|p:requires_grad_", const_cast<char**>(names), &on)) return nullptr;
   return guarded([&] {
+    if (on) refuse_under_transform("requires_grad_");
     set_requires_grad(tensor_of(self), on);
     return Py_NewRef(self);
   });
@@ -226,6 +246,7 @@ PyObject* requires_grad_(PyObject* self, PyObject* args, PyObject* kwargs) {
 
 PyObject* retain_grad_method(PyObject* self, PyObject*) {
   return guarded([&] {
+    refuse_under_transform("retain_grad");
     retain_grad(tensor_of(self));
     return none();
   });

@@ -12,7 +12,19 @@
 namespace ts::py {
 namespace {
 
+// Who captures a run of the program: asked first, with the tensor; NotImplemented where it goes on as ever.
+PyObject* g_on_item = nullptr;
+
+PyObject* on_item(PyObject*, PyObject* function) {
+  PyRef before = PyRef::steal(std::exchange(g_on_item, function == Py_None ? nullptr : Py_NewRef(function)));
+  return none();
+}
+
 PyObject* item(PyObject* self, PyObject*) {
+  if (g_on_item) [[unlikely]] {
+    PyRef taker = PyRef::borrow(g_on_item), found = PyRef::steal(PyObject_CallOneArg(taker.get(), self));
+    if (found.get() != Py_NotImplemented) return found.release();
+  }
   return guarded([&] {
     const Tensor& t = tensor_of(self);
     TS_CHECK(t.numel() == 1, "a Tensor with ", t.numel(), " elements cannot be converted to Scalar");
@@ -105,7 +117,8 @@ PyObject* set_host_numbers(PyObject*, PyObject* args) {
     return none();
   });
 }
-PyMethodDef number_functions[] = {{"_host_numbers", host_numbers, METH_O, nullptr},
+PyMethodDef number_functions[] = {{"_on_item", on_item, METH_O, nullptr},
+                                  {"_host_numbers", host_numbers, METH_O, nullptr},
                                   {"_set_host_numbers", set_host_numbers, METH_VARARGS, nullptr},
                                   {nullptr, nullptr, 0, nullptr}};
 

@@ -120,8 +120,8 @@ template <const Op& Part> int set_part(PyObject* self, PyObject* value, void*) {
 
 int set_requires_grad_property(PyObject* self, PyObject* value, void*) {
   return guarded([&] {
-    if (!value) raise(PyExc_TypeError, "requires_grad cannot be deleted");
-    if (!PyBool_Check(value)) raise(PyExc_TypeError, "requires_grad: expected a bool, got " + type_name(value));
+    if (!value) raise(PyExc_RuntimeError, "requires_grad must be a bool: it cannot be deleted");
+    if (!PyBool_Check(value)) raise(PyExc_RuntimeError, "requires_grad must be a bool, got " + type_name(value));
     set_requires_grad(tensor_of(self), value == Py_True);
     return 0;
   });

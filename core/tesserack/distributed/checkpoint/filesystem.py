@@ -12,7 +12,6 @@ import io
 import os
 import uuid
 from collections.abc import Iterable, Sequence
-from concurrent.futures import Future
 from dataclasses import replace
 from enum import Enum
 from pathlib import Path
@@ -41,6 +40,7 @@ from tesserack.serialization._safetensors import (
     read_tensor,
     write_tensors,
 )
+from tesserack.utils.futures import Future
 
 __all__ = ["FileSystemReader", "FileSystemWriter", "SerializationFormat"]
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 
 import tesserack as ts
+from tesserack.distributed.checkpoint._single_file import BroadcastingTorchSaveReader, DynamicMetaLoadPlanner
 from tesserack.distributed.checkpoint._together import Together
 from tesserack.distributed.checkpoint.default_planner import _EmptyStateDictLoadPlanner
 from tesserack.distributed.checkpoint.filesystem import FileSystemReader
 from tesserack.distributed.checkpoint.state_dict_loader import _load
 from tesserack.distributed.checkpoint.state_dict_saver import save
 
-__all__ = ["dcp_to_torch_save", "torch_save_to_dcp"]
+__all__ = ["BroadcastingTorchSaveReader", "DynamicMetaLoadPlanner", "dcp_to_torch_save", "torch_save_to_dcp"]
 
 Path = str | os.PathLike[str]
 

@@ -11,7 +11,7 @@ from tesserack.distributed.checkpoint.default_planner import DefaultLoadPlanner,
 from tesserack.distributed.checkpoint.filesystem import FileSystemReader
 from tesserack.distributed.checkpoint.planner import LoadPlan, LoadPlanner
 from tesserack.distributed.checkpoint.state_dict_saver import _alone, _is_stateful
-from tesserack.distributed.checkpoint.storage import StorageReader
+from tesserack.distributed.checkpoint.storage import StorageReader, waited
 
 __all__ = ["load", "load_state_dict"]
 
@@ -94,7 +94,7 @@ def _load(state_dict: dict[str, Any], reader: StorageReader, given: LoadPlanner 
     plan = together.planned("plan", local, decide)
 
     def read() -> None:
-        reader.read_data(planner.finish_plan(plan), planner).result()
+        waited(reader.read_data(planner.finish_plan(plan), planner))
 
     together.finished("read", read, lambda results: None)
 

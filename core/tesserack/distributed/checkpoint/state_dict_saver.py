@@ -19,7 +19,7 @@ from tesserack.distributed.checkpoint.filesystem import FileSystemWriter
 from tesserack.distributed.checkpoint.metadata import Metadata
 from tesserack.distributed.checkpoint.planner import SavePlan, SavePlanner
 from tesserack.distributed.checkpoint.stateful import Stateful
-from tesserack.distributed.checkpoint.storage import StorageWriter
+from tesserack.distributed.checkpoint.storage import StorageWriter, waited
 
 __all__ = ["AsyncCheckpointerType", "AsyncSaveResponse", "async_save", "save", "save_state_dict"]
 
@@ -134,7 +134,7 @@ def _save(state_dict: dict[str, Any], writer: StorageWriter, given: SavePlanner 
     plan = together.planned("plan", local, decide)
 
     def write() -> Any:
-        return writer.write_data(planner.finish_plan(plan), planner).result()
+        return waited(writer.write_data(planner.finish_plan(plan), planner))
 
     def finish(results: list[Any]) -> Metadata:
         writer.finish(metadata[0], results)

@@ -10,7 +10,7 @@ from typing import Any
 from tesserack.distributed.checkpoint.metadata import Metadata, MetadataIndex, StorageMeta
 from tesserack.distributed.checkpoint.planner import LoadPlan, LoadPlanner, SavePlan, SavePlanner
 
-__all__ = ["StorageReader", "StorageWriter", "WriteResult"]
+__all__ = ["StorageReader", "StorageWriter", "WriteResult", "waited"]
 
 Id = str | os.PathLike[str]
 
@@ -92,3 +92,8 @@ class StorageReader(ABC):
     @abstractmethod
     def validate_checkpoint_id(cls, checkpoint_id: Id) -> bool:
         """Whether a place is one of this storage's."""
+
+
+def waited(answer: Any) -> Any:
+    """What a future of a storage holds once it is done: one of PyTorch's, or of ``concurrent.futures``."""
+    return answer.wait() if hasattr(answer, "wait") else answer.result()

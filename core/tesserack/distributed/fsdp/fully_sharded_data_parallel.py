@@ -206,6 +206,16 @@ class FullyShardedDataParallel(OptimStateMethods, Module):
         return self._fsdp_wrapped_module
 
     @property
+    def rank(self) -> int:
+        """This rank among those that parameters are divided over."""
+        return _world.get_rank(self.process_group)
+
+    @property
+    def world_size(self) -> int:
+        """How many there are."""
+        return _world.get_world_size(self.process_group)
+
+    @property
     def _flat_param(self) -> Any:
         groups = self._flat_groups()
         return groups[0].layout.leaves[0] if groups and not self._use_orig_params else None

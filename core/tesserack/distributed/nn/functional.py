@@ -158,13 +158,18 @@ def scatter(tensors: Sequence[Tensor], src: int = 0, group: Any = None) -> Tenso
     """This rank's of the tensors of rank ``src``."""
     mine = get_rank(group) == _root(group, src)
     given = tuple(tensors) if mine else tuple(t * 0 for t in tensors)
-    return reduce_scatter(given, ReduceOp.SUM, group)
+    return reduce_scatter(given[0], given, ReduceOp.SUM, group)
 
 
-def reduce_scatter(input_list: Sequence[Tensor], op: Any = ReduceOp.SUM, group: Any = None) -> Tensor:
-    """This rank's of the tensors combined over all ranks."""
+def reduce_scatter(output: Tensor, input_list: Sequence[Tensor], op: Any = ReduceOp.SUM, group: Any = None) -> Tensor:
+    """This rank's of the tensors combined over all ranks; ``output`` has its shape, and is not written to."""
     out: Tensor = _ReduceScatter.apply(op, group, *input_list)
     return out
+
+
+def _all_gather_base(output_tensor: Tensor, input_tensor: Tensor, group: Any = None) -> Tensor:
+    """Each rank's tensor, one after another, of ``output_tensor``'s shape, which is not written to."""
+    return ts.cat([t.reshape(-1) for t in all_gather(input_tensor, group)]).view(output_tensor.shape)
 
 
 def all_to_all(

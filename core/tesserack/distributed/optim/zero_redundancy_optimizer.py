@@ -150,7 +150,7 @@ class ZeroRedundancyOptimizer(Optimizer, Joinable):
         }
         found: list[Any] = [None] * self.world_size
         _objects.all_gather_object(found, mine, self.process_group)
-        return {number: state for each in found for number, state in each.items()}
+        return dict(sorted((number, state) for each in found for number, state in each.items()))
 
     def _take_states(self, states: dict[int, dict[str, Any]]) -> None:
         if self.optim is None:

@@ -41,11 +41,11 @@ def choose_bucket(
 
 
 def _ends(parameters: Sequence[Any], cluster: Cluster, ranks: int, backward: float, most: int) -> float:
-    from tesserack.nn.parallel._buckets import assign_buckets
+    from tesserack.nn.parallel._buckets import FIRST_BUCKET_BYTES, assign_buckets
 
     elements = sum(p.numel() for p in parameters) or 1
     ready = free = 0.0
-    for bucket in assign_buckets(parameters, most):
+    for bucket in assign_buckets(parameters, (min(FIRST_BUCKET_BYTES, most), most)):
         ready += backward * sum(p.numel() for p in bucket) / elements
         size = sum(p.numel() * p.element_size() for p in bucket)
         free = max(ready, free) + cluster.seconds("all_reduce", size, range(ranks))

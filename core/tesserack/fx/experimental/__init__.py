@@ -2,6 +2,7 @@
 
 from tesserack.fx.experimental import (
     _control_flow,
+    _functionalize,
     const_fold,
     merge_matmul,
     meta_tracer,
@@ -13,4 +14,4 @@ from tesserack.fx.experimental import (
 
 __all__ = ["const_fold", "merge_matmul", "meta_tracer", "normalize", "optimization", "proxy_tensor", "rewriter"]
 
-del _control_flow  # which has told control flow what it becomes in a graph
+del _control_flow, _functionalize  # which have told control flow and functionalize what they become in a graph

@@ -153,6 +153,8 @@ class Functional:
 
     def _without_write(self, node: Node, targets: list[Node]) -> None:
         target = targets[0]
+        if self._without_out(node, targets):
+            return
         if node.target.overloadpacket.__name__ == "copy_" and _replaces(node):
             self._write(target, self.read(node.args[1]), node)
             self._same[node] = target
@@ -177,6 +179,33 @@ class Functional:
         if len(targets) == 1 and len(returns) == 1 and returns[0].is_write:
             self._same[node] = target
 
+    def _without_out(self, node: Node, targets: list[Node]) -> bool:
+        """The results of an ``out=`` form by the form without; False where none gives the same outlines."""
+        form = _without_results(node.target)
+        given: list[Any] = []
+        for name in _out_names(node.target):
+            out = node.kwargs.get(name)
+            given += [*out] if isinstance(out, (list, tuple)) else [out]
+        if form is None or given != targets:
+            return False
+        plain = {name: x for name, x in node.kwargs.items() if name not in _out_names(node.target)}
+        args, kwargs = map_arg(node.args, self.read), map_arg(plain, self.read)
+        value = _computed(form, args, kwargs)
+        values = value if isinstance(value, tuple) else (value,)
+        if [_outline(v) for v in values] != [_outline(t.meta["val"]) for t in targets]:
+            return False
+        made = self._values[node] = self.new(node, form, args, value, kwargs)
+        parts = (
+            [self.new(node, operator.getitem, (made, k), v) for k, v in enumerate(values)]
+            if len(values) > 1
+            else [made]
+        )
+        for target, part in zip(targets, parts, strict=True):
+            self._write(target, part, node)
+        if len(targets) == 1:
+            self._same[node] = targets[0]
+        return True
+
     def _statistics(self, node: Node, targets: list[Node]) -> None:
         """Batch norm, whose new statistics come as results; in evaluation there are none."""
         if not node.args[5]:
@@ -190,6 +219,29 @@ class Functional:
         for place, target in enumerate(targets, 3):
             part = self.new(node, operator.getitem, (made, place), target.meta["val"])
             self._write(target, part, node)
+
+
+def _outline(value: Any) -> Any:
+    return (tuple(Tensor.size(value)), value.dtype) if isinstance(value, Tensor) else None
+
+
+def _out_names(target: Any) -> list[str]:
+    """The arguments that an ``out=`` form writes its results to."""
+    return [a.name for a in target._schema.arguments if a.is_write and getattr(a, "kwarg_only", False)]
+
+
+def _without_results(target: Any) -> Any:
+    """The form of an operator that makes what its ``out=`` form writes; None if there is none."""
+    names = _out_names(target)
+    if not names or any(a.is_write and a.name not in names for a in target._schema.arguments):
+        return None
+    wanted = [(a.name, str(a.type)) for a in target._schema.arguments if a.name not in names]
+    packet = target.overloadpacket
+    for name in packet.overloads():
+        form = getattr(packet, name)
+        if [(a.name, str(a.type)) for a in form._schema.arguments] == wanted and not form._schema.is_mutable:
+            return form
+    return None
 
 
 def _replaces(node: Node) -> bool:

@@ -125,7 +125,7 @@ class GraphRecorder:
         self.mode = _Recorder(self.graph, watch)
         self.switches = _GradientSwitches(watch)
         self.outputs: list[Tensor] = []
-        self.whole = WholeCalls(watch, self._put)
+        self.whole = WholeCalls(watch, self._put, operators=False)
         for name, tensor in zip(names, tensors, strict=True):
             self.mode.last = self.graph.placeholder(name)
             self.mode.track(tensor, self.mode.last)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple
 
 import tesserack as ts
 from tesserack import Tensor, _native
 from tesserack.jit._compile.dependencies import Dependencies
 from tesserack.jit._compile.errors import NotProved
 from tesserack.jit._compile.watch import PACKAGE, Watch
-from tesserack.jit._compile.whole import WholeCall, WholeCalls, check_parts, operator
+from tesserack.jit._compile.whole import OPERATOR, WholeCall, WholeCalls, check_parts, operator, values_of
 
 __all__ = ["Program", "ProgramRecorder"]
 
@@ -21,14 +21,70 @@ _VALUES_READ = "values of a tensor are read, and Python goes by them"
 class Program:
     """A graph that runs: ``run(tensors)`` gives its results. ``graph`` is what the program did."""
 
-    def __init__(self, graph: Any, recorded: bool, calls: list[WholeCall]) -> None:
-        self.graph, self.calls = graph, calls
-        as_it_is = recorded or calls or graph.writes_memory
-        self.exact = graph if as_it_is else graph.specialised().optimised()
-        self.run = _native._GraphRunner(self.exact, "never" if calls else "again").run
+    def __init__(self, graph: Any, recorded: bool) -> None:
+        self.graph = graph
+        self.exact = graph if recorded or graph.writes_memory else graph.specialised().optimised()
+        self.run = _native._GraphRunner(self.exact).run
 
     def __len__(self) -> int:
         return int(self.graph.num_nodes)
+
+
+class Step(NamedTuple):
+    """Part of a program: what runs, on which values, giving which, and which are not needed any more."""
+
+    run: Callable[..., Any]
+    whole: bool  # given a list of tensors
+    given: list[int]
+    gives: list[int]
+    done: list[int]
+
+
+class PartedProgram:
+    """A graph with calls of Python that stand whole: these, and graphs of what is between them."""
+
+    def __init__(self, graph: Any, calls: list[WholeCall], places: list[int]) -> None:
+        self.graph, self.calls = graph, calls
+        self.inputs, self.outputs = graph.inputs, graph.outputs
+        self.held = dict(zip(graph.captures, graph.captured, strict=True))
+        self.steps = [*self._steps(places)]
+        needed = {value for step in self.steps for value in step.given} | {*self.outputs}
+        self.held = {value: tensor for value, tensor in self.held.items() if value in needed}
+        self._note_ends()
+
+    def __len__(self) -> int:
+        return int(self.graph.num_nodes)
+
+    def _steps(self, places: list[int]) -> Iterator[Step]:
+        begin, made = 0, {call.number: call for call in self.calls}
+        for place in (*places, self.graph.num_nodes):
+            if begin < place:
+                part, given, gives = self.graph.part(begin, place)
+                yield Step(_native._GraphRunner(part).run, True, given, gives, [])
+            if place < self.graph.num_nodes:
+                node = self.graph.node(place)
+                call: Any = made[node["args"][0]]
+                given, gives = ([value for _, value in items] for items in (node["args"][1][1:], node["results"][0]))
+                yield Step(ts.no_grad()(call) if node["no_grad"] else call, False, given, gives, [])
+            begin = place + 1
+
+    def _note_ends(self) -> None:
+        """Values go where they are used last."""
+        seen = {*self.outputs, *self.held}
+        for step in reversed(self.steps):
+            for value in {*step.given, *step.gives} - seen:
+                step.done.append(value)
+            seen.update(step.given, step.gives)
+
+    def run(self, tensors: list[Tensor]) -> list[Tensor]:
+        """The results."""
+        values = {**self.held, **dict(zip(self.inputs, tensors, strict=True))}
+        for run, whole, given, gives, done in self.steps:
+            args = [values[value] for value in given]
+            values.update(zip(gives, run(args) if whole else run(*args), strict=True))
+            for value in done:
+                del values[value]
+        return [values[value] for value in self.outputs]
 
 
 class ProgramRecorder:
@@ -43,7 +99,7 @@ class ProgramRecorder:
             self.tracer.add_input(tensor, name)
         watch.count = lambda: self.tracer.num_calls
         self.changed = False
-        self.whole = WholeCalls(watch, self._put)
+        self.whole = WholeCalls(watch, self._put, operators=True)
         self._some = ts.empty(0)  # a call of no tensors, too, comes to where gradients are recorded
 
     def __enter__(self) -> ProgramRecorder:
@@ -78,16 +134,22 @@ class ProgramRecorder:
         """Which of the graph's results a tensor is."""
         return next(k for k, known in enumerate(self.returned) if known is output)
 
-    def finish(self, dependencies: Dependencies, known: dict[int, Tensor]) -> Program:
+    def finish(self, dependencies: Dependencies, known: dict[int, Tensor]) -> Program | PartedProgram:
         """The program. ``NotProved`` where it uses what is not seen, or hands out values."""
         graph = self.graph
         if isinstance(graph, NotProved):
             raise graph
-        for tensor, constant in zip(graph.captured, graph.constant, strict=True):
-            if not constant and id(tensor) not in known and tensor is not self._some:
+        nodes = [graph.node(n) for n in range(graph.num_nodes)] if self.whole.calls else []
+        # What such a call reads by itself it finds each time.
+        used = {value for node in nodes for value in values_of(node["args"])} | {*graph.outputs}
+        for value, tensor, constant in zip(graph.captures, graph.captured, graph.constant, strict=True):
+            if (value in used or not nodes) and not constant and id(tensor) not in known and tensor is not self._some:
                 raise NotProved("a tensor is used that is held where it cannot be seen")
         if graph.host_reader is not None:
             raise NotProved(f"{graph.host_reader} hands out values, or sizes that depend on them")
         self.changed = graph.has_random or graph.writes_memory or bool(self.whole.calls)
         recorded = ts.is_grad_enabled() and any(t.requires_grad for t in (*self.tensors, *graph.captured))
-        return Program(graph, recorded, self.whole.calls)
+        if not self.whole.calls:
+            return Program(graph, recorded)
+        places = [n for n, node in enumerate(nodes) if node["op"] == OPERATOR]
+        return PartedProgram(graph, self.whole.calls, places)

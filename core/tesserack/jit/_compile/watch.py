@@ -59,7 +59,7 @@ _VALUES = (
 )
 # Methods of tensors and functions of the core that hand out, or take, what no graph sees, or change more than values.
 _REFUSED = frozenset({
-    "tolist", "numpy", "_numpy", "item", "data_ptr", "untyped_storage", "storage", "set_", "resize_",
+    "tolist", "numpy", "_numpy", "data_ptr", "untyped_storage", "storage", "set_", "resize_",
     "register_hook", "requires_grad_", "share_memory_", "_manual_seed_all", "set_rng_state", "__array__", "__dlpack__",
     "retain_grad", "__setstate__", "_set_data", "set_grad_enabled", "_from_numpy", "from_numpy", "apply",
     "_get_num_threads", "is_anomaly_enabled", "is_anomaly_check_nan_enabled", "_default_generator", "memory_stats",
@@ -204,6 +204,11 @@ class Watch:
         """Note a reason that is none within calls that stand whole."""
         if not (self.inside or self.opaque):
             self.refuse(reason)
+
+    def is_first(self, frame: types.FrameType) -> bool:
+        """Whether a frame is that of the function whose run is watched."""
+        back = frame.f_back
+        return self.follows(frame) and back is not None and back.f_code.co_filename.startswith(_OWN)
 
     def follows(self, frame: types.FrameType) -> bool:
         """Whether a frame is the program's, or of a library that it calls, and what it does counts."""

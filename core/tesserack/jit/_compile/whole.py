@@ -6,6 +6,7 @@ import contextlib
 import dis
 import functools
 import itertools
+import sys
 import threading
 import types
 import weakref
@@ -16,10 +17,11 @@ from tesserack import Tensor, _native
 from tesserack.autograd import _whole
 from tesserack.jit._compile.code import lines_of
 from tesserack.jit._compile.errors import NotProved
+from tesserack.jit._compile.flow import only_returned
 from tesserack.jit._compile.results import Makers
 from tesserack.utils import _pytree as pytree
 
-__all__ = ["OPERATOR", "WholeCall", "WholeCalls", "check_parts"]
+__all__ = ["OPERATOR", "WholeCall", "WholeCalls", "check_parts", "operator", "values_of"]
 
 OPERATOR = "tesserack::_python_call"
 _by_number: weakref.WeakValueDictionary[int, WholeCall] = weakref.WeakValueDictionary()
@@ -149,20 +151,24 @@ class WholeCalls:
     one down, and returns its result.
     """
 
-    def __init__(self, watch: Any, put: Callable[[WholeCall], Any]) -> None:
-        self.watch, self.put = watch, put
+    def __init__(self, watch: Any, put: Callable[[WholeCall], Any], operators: bool) -> None:
+        """``operators``: those of the program's that are written in Python stand whole, too."""
+        self.watch, self.put, self.operators = watch, put, operators
+        self.numbers: dict[int, tuple[float, Tensor]] = {}  # what `item` gave, by the numbers' ids
         self.divided = False  # whether there was one whose parts are steps
         self.calls: list[WholeCall] = []
         self._thread = threading.get_ident()
 
     def __enter__(self) -> WholeCalls:
         _whole.takers.append(self._take)
-        _whole.watch_backward(True)
+        _whole.item_takers.append(self._item)
+        _whole.watch_methods()
         return self
 
     def __exit__(self, *exc: object) -> None:
         _whole.takers.remove(self._take)
-        _whole.watch_backward(bool(_whole.takers))
+        _whole.item_takers.remove(self._item)
+        _whole.watch_methods()
         self.put = _put_nowhere  # what holds the run is let go at once
 
     def _take(
@@ -170,6 +176,8 @@ class WholeCalls:
     ) -> Any:
         watch = self.watch
         if threading.get_ident() != self._thread or watch.paused or watch.inside or watch.opaque:
+            return NotImplemented
+        if isinstance(function, _native.Operator) and not self.operators:
             return NotImplemented
         if divisible and watch.divides:
             self.divided = True
@@ -181,6 +189,31 @@ class WholeCalls:
             return self.put(call)
         finally:
             watch.inside = False
+
+    def _item(self, tensor: Tensor) -> Any:
+        """A number of a tensor that does no more than to become part of what the run returns."""
+        watch = self.watch
+        if threading.get_ident() != self._thread or watch.paused or watch.inside or watch.opaque:
+            return NotImplemented
+        frame, line = sys._getframe(2), watch.line()
+        first = watch.is_first(frame)
+        watch.inside = True
+        try:
+            fits = first and tensor.is_floating_point() and only_returned(frame.f_code, frame.f_lasti)
+        finally:
+            watch.inside = False
+        if not fits:
+            watch.refuse(f"{line} calls item")
+            return NotImplemented
+        kept = tensor.detach().clone()
+        watch.inside = True
+        try:
+            with _unseen():
+                value = kept.item()
+        finally:
+            watch.inside = False
+        self.numbers[id(value)] = value, kept
+        return value
 
     def finish(self, held: dict[int, Any], is_new: Callable[[Any], bool | None], read: frozenset[str]) -> None:
         """``NotProved`` where a call cannot be made again, or writes what the program around it reads."""
@@ -226,7 +259,7 @@ def check_parts(graph: Any, calls: list[WholeCall]) -> None:
             continue
         own = {number for _, number in node["args"][1]}
         for part in range(at + 1, node["end"]):
-            for number in _values(graph.node(part)["args"]):
+            for number in values_of(graph.node(part)["args"]):
                 producer = graph.value(number)["producer"]
                 outside = number in given if producer is None else producer < at
                 if outside and number not in own:
@@ -235,27 +268,35 @@ def check_parts(graph: Any, calls: list[WholeCall]) -> None:
                     )
 
 
-def _values(args: Any) -> Iterator[int]:
+def values_of(args: Any) -> Iterator[int]:
+    """The values among a node's arguments."""
     for arg in args:
         if isinstance(arg, tuple) and len(arg) == 2 and arg[0] == "%":
             yield arg[1]
         elif isinstance(arg, list):
-            yield from _values(arg)
+            yield from values_of(arg)
 
 
 # --- as an operator of the core --------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def _unseen() -> Iterator[None]:
+    """Nothing within is a step of a graph."""
+    keys = [(key, _native._exclude_key(key, True)) for key in ("Tracer", "Leaf")]
+    try:
+        yield
+    finally:
+        for key, before in keys:
+            _native._exclude_key(key, before)
 
 
 def _run(call: Any, number: int, tensors: list[Tensor]) -> list[Tensor]:
     whole = _by_number[number]
     if whole._make is not None or whole.computes:
         return whole(*tensors[1:])
-    keys = [(key, _native._exclude_key(key, True)) for key in ("Tracer", "Leaf")]  # nothing within is a step
-    try:
+    with _unseen():
         return whole(*tensors[1:])
-    finally:
-        for key, before in keys:
-            _native._exclude_key(key, before)
 
 
 @functools.cache

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import tesserack as ts
 from tesserack import Tensor, no_grad
 from tesserack.nn.modules._registry import Registry
-from tesserack.nn.parameter import is_lazy
+from tesserack.nn.parameter import Parameter, is_lazy
 
 Self = TypeVar("Self", bound="ConvertMixin")
 
@@ -52,20 +52,23 @@ class ConvertMixin:
     def _apply(self: Self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         """Replace every parameter's data and gradient, and every buffer, by ``fn`` of it.
 
-        Parameters stay the same objects, so an optimizer that holds them goes on working.
+        Parameters stay the same objects, so an optimizer that holds them goes on working, unless ``fn`` gives another
+        layout.
         """
         if recurse:
             for child in self._modules.values():
                 if child is not None:
                     child._apply(fn)
         with no_grad():
-            for parameter in self._parameters.values():
+            for name, parameter in [*self._parameters.items()]:
                 if parameter is None:
                     continue
                 grad = parameter.grad
                 parameter.grad = None
                 made = fn(parameter.data if is_lazy(parameter) else parameter)
-                if made is not parameter:  # what was changed in place has counted that itself
+                if made.layout is not parameter.layout:  # another kind of tensor, which no data of this one can be
+                    parameter = self._parameters[name] = Parameter(made.detach(), parameter.requires_grad)
+                elif made is not parameter:  # what was changed in place has counted that itself
                     _set_data(parameter, made)
                 if grad is not None:
                     parameter.grad = fn(grad)

@@ -57,6 +57,14 @@ def _is_causal(mask: Tensor | None, is_causal: bool | None, size: int | None = N
     return bool((mask == expected).all()) if mask.dtype == expected.dtype else False
 
 
+def _length(layers: Any, x: Tensor) -> int | None:
+    """How many positions a mask has to have; None where the layers are of another kind."""
+    attention = getattr(layers[0], "self_attn", None) if len(layers) else None
+    if x.dim() not in (2, 3):
+        return None
+    return x.shape[1 if x.dim() == 3 and getattr(attention, "batch_first", False) else 0]
+
+
 class _Layer(Module):
     """What encoder and decoder layers share: the feed-forward block, normalisations and dropouts."""
 
@@ -247,7 +255,7 @@ class TransformerEncoder(Module):
         is_causal: bool | None = None,
     ) -> Tensor:
         mask, padding = _as_mask(mask, src), _as_mask(src_key_padding_mask, src)
-        causal = _is_causal(mask, is_causal)
+        causal = _is_causal(mask, is_causal, _length(self.layers, src))
         for layer in self.layers:
             src = layer(src, src_mask=mask, is_causal=causal, src_key_padding_mask=padding)
         if src_key_padding_mask is not None and self._packs(src, mask, src_key_padding_mask):
@@ -297,7 +305,7 @@ class TransformerDecoder(Module):
         tgt_is_causal: bool | None = None,
         memory_is_causal: bool = False,
     ) -> Tensor:
-        causal = _is_causal(tgt_mask, tgt_is_causal)
+        causal = _is_causal(tgt_mask, tgt_is_causal, _length(self.layers, tgt))
         for layer in self.layers:
             tgt = layer(
                 tgt,

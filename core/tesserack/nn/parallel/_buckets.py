@@ -5,6 +5,7 @@ Li et al., "PyTorch Distributed: Experiences on Accelerating Data Parallel Train
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -12,22 +13,26 @@ import tesserack as ts
 from tesserack import Tensor, _native
 from tesserack import distributed as dist
 from tesserack.distributed._coalesced import batches
+from tesserack.distributed._grad_bucket import GradBucket
 
-__all__ = ["Bucket", "GradBucket", "Reducer", "assign_buckets", "tensors_of"]
+__all__ = ["Bucket", "Reducer", "assign_buckets", "tensors_of"]
 
 FIRST_BUCKET_BYTES = 1 << 20  # small, so that communication begins early
 
 
-def assign_buckets(parameters: Sequence[Tensor], most: int) -> list[list[Tensor]]:
-    """Parameters in the order in which their gradients come, last first; a bucket holds one dtype and device."""
+def assign_buckets(parameters: Sequence[Tensor], limits: Sequence[int]) -> list[list[Tensor]]:
+    """Parameters in the order in which their gradients come, last first; a bucket holds one dtype and device, and as
+    many bytes as its limit says, the last one for all that follow."""
     kinds: dict[Any, list[Tensor]] = {}
     for parameter in reversed(parameters):
         kinds.setdefault((parameter.dtype, str(parameter.device)), []).append(parameter)
     found: list[list[Tensor]] = []
     for alike in kinds.values():
-        first = next(batches(alike, min(FIRST_BUCKET_BYTES, most)))
-        found.append(first)
-        found.extend(batches(alike[len(first) :], most))
+        for most in itertools.chain(limits, itertools.repeat(limits[-1])):
+            if not alike:
+                break
+            found.append(next(batches(alike, most)))
+            alike = alike[len(found[-1]) :]
     return found
 
 
@@ -117,37 +122,6 @@ def _is_dense(tensor: Tensor) -> bool:
     return tensor.numel() > 0 and reach == tensor.numel() and all(s > 0 for s in tensor.stride())
 
 
-class GradBucket:
-    """What a communication hook is given: a bucket of this rank's gradients, to be reduced."""
-
-    def __init__(self, index: int, bucket: Bucket, last: bool) -> None:
-        self._index, self._bucket, self._last = index, bucket, last
-
-    def index(self) -> int:
-        """Its number; buckets come in order."""
-        return self._index
-
-    def buffer(self) -> Tensor:
-        """All gradients in one dim."""
-        return self._bucket.buffer
-
-    def gradients(self) -> list[Tensor]:
-        """The gradients, views of the buffer."""
-        return list(self._bucket.views)
-
-    def parameters(self) -> list[Tensor]:
-        """Whose they are."""
-        return list(self._bucket.parameters)
-
-    def is_last(self) -> bool:
-        """Whether no other comes after it."""
-        return self._last
-
-    def set_buffer(self, buffer: Tensor) -> None:
-        """Put another tensor in the buffer's place."""
-        self._bucket.replace(buffer)
-
-
 class Reducer:
     """Counts the gradients that are there and reduces each bucket once it is full, in the same order on every rank."""
 
@@ -155,17 +129,20 @@ class Reducer:
         self,
         named: Sequence[tuple[str, Tensor]],
         group: Any,
-        bucket_bytes: int,
+        limits: Sequence[int],
         *,
         as_views: bool,
         find_unused: bool,
         static: bool,
+        skip_unused: bool = False,
     ) -> None:
         self.names = {id(parameter): name for name, parameter in named}
         self.group, self.as_views, self.find_unused, self.static = group, as_views, find_unused, static
-        self.buckets = [Bucket(ps) for ps in assign_buckets([p for _, p in named], bucket_bytes)]
+        self.skip_unused = skip_unused
+        self.buckets = [Bucket(ps) for ps in assign_buckets([p for _, p in named], limits)]
         self._place = {id(p): (b, k) for b, bucket in enumerate(self.buckets) for k, p in enumerate(bucket.parameters)}
         self.hook: Callable[[GradBucket], Any] | None = None
+        self.averages = True  # what a hook returns is what it says, whatever the scale
         self.active = False  # a backward is to be reduced
         self._started = self._queued = False
         self._next = 0
@@ -289,6 +266,8 @@ class Reducer:
 
     def _reduce(self, at: int) -> None:
         bucket = self.buckets[at]
+        if self.skip_unused and all(id(p) in self._unused for p in bucket.parameters):
+            return
         with ts.no_grad():
             if self.hook is not None:
                 bucket.future = self.hook(GradBucket(at, bucket, at == len(self.buckets) - 1))
@@ -332,9 +311,9 @@ class Reducer:
 
     def _give_all(self, used: set[int] | None) -> None:
         for bucket in self.buckets:
+            if bucket.future is None:  # no rank uses any of it
+                continue
             bucket.future.wait()
-            if self.scale != 1 and self.hook is None:
-                bucket.buffer.mul_(self.scale)
             self._give(bucket, bucket.future.value() if hasattr(bucket.future, "value") else None, used)
 
     def _give(self, bucket: Bucket, reduced: Any, used: set[int] | None) -> None:
@@ -342,6 +321,8 @@ class Reducer:
             reduced = reduced[0] if reduced else None
         if reduced is not None and reduced.data_ptr() != bucket.buffer.data_ptr():
             bucket.buffer.copy_(reduced.view(-1))
+        if self.scale != 1 and self.averages:
+            bucket.buffer.mul_(self.scale)
         for parameter, view in zip(bucket.parameters, bucket.views, strict=True):
             if used is not None and id(parameter) not in used:
                 continue  # no rank used it: what was there stays

@@ -10,10 +10,17 @@ import tesserack as ts
 from tesserack import Tensor
 from tesserack import distributed as dist
 from tesserack.distributed._coalesced import broadcast_coalesced
+from tesserack.distributed._grad_bucket import GradBucket
 from tesserack.distributed._world import resolve
+from tesserack.distributed.algorithms.ddp_comm_hooks.default_hooks import (
+    allreduce_hook,
+    compressed,
+    fp16_compress_hook,
+)
 from tesserack.distributed.algorithms.join import Join, Joinable, JoinHook
 from tesserack.nn.modules.module import Module
-from tesserack.nn.parallel._buckets import GradBucket, Reducer, held, tensors_of
+from tesserack.nn.parallel._buckets import FIRST_BUCKET_BYTES, Reducer, held, tensors_of
+from tesserack.nn.parallel._mixed_precision import _MixedPrecision, called, cast_buffers
 
 __all__ = ["DistributedDataParallel"]
 
@@ -42,12 +49,11 @@ class _JoinHook(JoinHook):
 
     def main_hook(self) -> None:
         """Another rank's iteration: its broadcast of buffers, its reductions."""
-        self._ddp._sync_buffers()
-        # Whether the others are in no_sync.
-        told = ts.zeros(1)
-        dist.all_reduce(told, group=self._ddp.process_group)
+        source, buffers, gradients = self._ddp._agree(-1, False, False)
+        if buffers:
+            self._ddp._sync_buffers(source)
         self._ddp._divide_by(self.going)
-        if told.item():
+        if gradients:
             self._keep()
             self._ddp.reducer.reduce_zeros()
 
@@ -85,10 +91,14 @@ class DistributedDataParallel(Module, Joinable):
         device_ids, output_device: one device, to which inputs are moved.
         broadcast_buffers, forward_sync_buffers: buffers (running statistics) are those of rank 0 at every forward.
         process_group: the ranks; by default all.
-        bucket_cap_mb: how much is reduced at once, 25 by default (the first bucket is 1).
+        bucket_cap_mb: how much is reduced at once, 25 by default (the first bucket is 1); ``bucket_cap_mb_list`` says
+            it for each bucket, its last number for all that follow.
         find_unused_parameters: parameters may take no part in a loss.
         gradient_as_bucket_view: ``grad`` shows the memory that is reduced, which spares a copy.
         static_graph: every iteration uses the same parameters in the same way.
+        mixed_precision: ``_MixedPrecision``: the dtypes in which forward and backward compute, and of reductions and
+            buffers, while parameters and gradients keep theirs. Activation checkpoints within do not know of it.
+        skip_all_reduce_unused_params: reduce no bucket of which this rank uses no parameter; the same on every rank.
 
     Raises ``RuntimeError`` for a module without a parameter that requires a gradient, and at the next forward where
     some parameter received no gradient and ``find_unused_parameters`` is False.
@@ -127,15 +137,13 @@ class DistributedDataParallel(Module, Joinable):
     ) -> None:
         super().__init__()
         Joinable.__init__(self)
-        if mixed_precision is not None:
-            raise NotImplementedError(
-                "DistributedDataParallel: mixed_precision is not supported; use autocast, or bf16_compress_hook"
-            )
         if device_ids is not None and len(device_ids) > 1:
             raise ValueError(
                 f"device_ids can only be None or contain a single element, got {list(device_ids)}; "
                 "start a rank for each device"
             )
+        if process_group is not None and device_mesh is not None:
+            raise RuntimeError("Cannot specify both process_group and device_mesh arguments.")
         if device_mesh is not None:
             process_group = device_mesh.get_group()
         ignored = set(getattr(module, "_ddp_params_and_buffers_to_ignore", ()))
@@ -167,15 +175,30 @@ class DistributedDataParallel(Module, Joinable):
             tensors = [held(p) for n, p in module.named_parameters() if n not in ignored]
             tensors += [held(b) for n, b in module.named_buffers() if n not in ignored]
             broadcast_coalesced(self.process_group, tensors, BROADCAST_BYTES)
-        self.bucket_bytes_cap = int((25 if bucket_cap_mb is None else bucket_cap_mb) * (1 << 20))
-        self.reducer = Reducer(
+        caps = bucket_cap_mb_list or [25 if bucket_cap_mb is None else bucket_cap_mb]
+        self.bucket_bytes_cap = int(max(caps) * (1 << 20))
+        first = [] if bucket_cap_mb_list else [min(FIRST_BUCKET_BYTES, self.bucket_bytes_cap)]
+        self._limits = [*first, *(int(cap * (1 << 20)) for cap in caps)]
+        self.skip_all_reduce_unused_params = skip_all_reduce_unused_params
+        self.mixed_precision: _MixedPrecision | None = mixed_precision
+        if self.mixed_precision is not None:
+            cast_buffers(module, self.mixed_precision.buffer_dtype, ignored)
+        self.reducer = self._reducer_of(named)
+
+    def _reducer_of(self, named: Sequence[tuple[str, Tensor]]) -> Reducer:
+        made = Reducer(
             named,
             self.process_group,
-            self.bucket_bytes_cap,
-            as_views=gradient_as_bucket_view,
-            find_unused=find_unused_parameters,
-            static=static_graph,
+            self._limits,
+            as_views=self.gradient_as_bucket_view,
+            find_unused=self.find_unused_parameters,
+            static=self.static_graph,
+            skip_unused=self.skip_all_reduce_unused_params,
         )
+        narrow = None if self.mixed_precision is None else self.mixed_precision.reduced_in
+        if narrow is not None:
+            made.hook = lambda bucket: compressed(self.process_group, bucket, narrow)
+        return made
 
     def _check_alike(self, named: Sequence[tuple[str, Tensor]]) -> None:
         mine = [(name, tuple(p.shape), str(p.dtype)) for name, p in named]
@@ -189,22 +212,45 @@ class DistributedDataParallel(Module, Joinable):
                     f"{rank} has {different[1]} where this one has {different[0]}"
                 )
 
-    def _sync_buffers(self) -> None:
-        buffers = [held(b) for n, b in self.module.named_buffers() if n not in self.parameters_to_ignore]
-        if self.broadcast_buffers and self.require_forward_param_sync and buffers:
-            broadcast_coalesced(self.process_group, buffers, BROADCAST_BYTES)
+    def will_sync_module_buffers(self) -> bool:
+        """Whether a forward begins with buffers that are the same on every rank."""
+        return self.broadcast_buffers and self.require_forward_param_sync and bool(self._buffers_held())
+
+    def _buffers_held(self) -> list[Tensor]:
+        return [held(b) for n, b in self.module.named_buffers() if n not in self.parameters_to_ignore]
+
+    def _sync_buffers(self, source: int = 0) -> None:
+        if self.will_sync_module_buffers():
+            broadcast_coalesced(self.process_group, self._buffers_held(), BROADCAST_BYTES, source)
+
+    def _agree(self, rank: int, buffers: bool, gradients: bool) -> tuple[int, bool, bool]:
+        """In a join: the last rank that has data, whose buffers are everybody's, since those of a rank that has ended
+        are old; whether they are sent, and whether gradients are reduced."""
+        told = ts.tensor([rank, int(buffers), int(gradients)])
+        dist.all_reduce(told, dist.ReduceOp.MAX, self.process_group)
+        source, sent, reduced = told.tolist()
+        return int(source), bool(sent), bool(reduced)
 
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
         """The module's, of which ``backward`` reduces the gradients."""
+        return self.around(self.module, inputs, kwargs)
+
+    def around(self, call: Callable[..., Any], inputs: Any, kwargs: Any) -> Any:
+        """What ``call`` makes of a forward's inputs, with all that a forward does before and after it."""
         sync = ts.is_grad_enabled() and self.require_backward_grad_sync
         self._divide_by(Join.notify_join_context(self) if self._join_config.enable else None)
-        if self.training or ts.is_grad_enabled():
-            self._sync_buffers()
+        buffers, source = self.training or ts.is_grad_enabled(), 0
         if self._join_config.enable:
-            dist.all_reduce(ts.tensor([1.0 if sync else 0.0]), group=self.process_group)
+            source, buffers, _ = self._agree(dist.get_rank(self.process_group), buffers, sync)
+        if buffers:
+            self._sync_buffers(source)
         if self.device_ids:
             inputs, kwargs = _moved(inputs, self._target()), _moved(kwargs, self._target())
-        output = self.module(*inputs, **kwargs)
+        narrow = None if self.mixed_precision is None else self.mixed_precision.param_dtype
+        if narrow is None:
+            output = call(*inputs, **kwargs)
+        else:
+            output = called(self.module, call, narrow, self.parameters_to_ignore, inputs, kwargs)
         if sync:
             self.reducer.prepare(list(tensors_of(output)))
         else:
@@ -258,10 +304,14 @@ class DistributedDataParallel(Module, Joinable):
         """Reduce each bucket by ``hook(state, bucket)``, which returns a future of the buffer that every rank gets."""
         if not callable(hook):
             raise TypeError("Communication hook must be callable.")
-        if self._comm_hooks:
+        if self.reducer.hook is not None:
             raise RuntimeError("register_comm_hook or register_builtin_comm_hook can only be called once.")
         self._comm_hooks.append((hook, state))
-        self.reducer.hook = lambda bucket: hook(state, bucket)
+        self.reducer.hook, self.reducer.averages = lambda bucket: hook(state, bucket), False
+
+    def _register_builtin_comm_hook(self, comm_hook_type: Any) -> None:
+        fp16 = comm_hook_type == dist.BuiltinCommHookType.FP16_COMPRESS
+        self.register_comm_hook(self.process_group, fp16_compress_hook if fp16 else allreduce_hook)
 
     def _set_static_graph(self) -> None:
         if self.reducer.iterations and not self.static_graph:
@@ -279,11 +329,11 @@ class DistributedDataParallel(Module, Joinable):
             "rank": dist.get_rank(self.process_group),
             "module_name": type(self.module).__name__,
             "backend_name": str(dist.get_backend(self.process_group)),
-            "broadcast_buffers": self.broadcast_buffers,
+            "broadcast_buffers": int(self.broadcast_buffers),
             "bucket_cap_bytes": self.bucket_bytes_cap,
-            "find_unused_parameters": self.find_unused_parameters,
-            "gradient_as_bucket_view": self.gradient_as_bucket_view,
-            "static_graph": self.static_graph,
+            "find_unused_parameters": int(self.find_unused_parameters),
+            "gradient_as_bucket_view": int(self.gradient_as_bucket_view),
+            "static_graph": int(self.static_graph),
             "bucket_sizes": ", ".join(map(str, buckets)),
             "num_parameter_tensors": sum(len(bucket.parameters) for bucket in self.reducer.buckets),
             "total_parameter_size_bytes": sum(buckets),
@@ -308,11 +358,4 @@ class DistributedDataParallel(Module, Joinable):
         super().__setstate__(state)
         self.process_group = dist.group.WORLD
         named = [(n, p) for n, p in self.module.named_parameters() if p.requires_grad]
-        self.reducer = Reducer(
-            named,
-            self.process_group,
-            self.bucket_bytes_cap,
-            as_views=self.gradient_as_bucket_view,
-            find_unused=self.find_unused_parameters,
-            static=self.static_graph,
-        )
+        self.reducer = self._reducer_of(named)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
-from tesserack_kernelgen.vectors import lanes_of, vector_helpers
+from tesserack_kernelgen.vectors import has_vectors, lanes_of, vector_helpers, vector_program
 
 if TYPE_CHECKING:
     from tesserack_kernelgen.call import Call
@@ -29,8 +29,9 @@ def those(lanes: int) -> str:
 
 def has_folds(call: Call, fold: Fold, dtype: str) -> bool:
     """Whether vectors can accumulate what a reduction keeps."""
-    dialect = call.card.dialect
-    return call.device.serial and dialect.vector_functions and not fold.located and dtype in DTYPES.get(fold.c, ())
+    wider = call.prologue is not None and (fold.c, dtype) == ("f64", "float32")
+    known = not fold.located and (dtype in DTYPES.get(fold.c, ()) or wider)
+    return known and has_vectors(call, call.prologue or NOTHING, fold.c)
 
 
 class Folding:
@@ -39,11 +40,20 @@ class Folding:
     def __init__(self, call: Call, x: Tensor, fold: Fold):
         self.x, self.fold = x, fold
         self.lanes = lanes_of(call, fold.c)
-        types = vector_helpers(call, NOTHING, [x.dtype], [], False, self.lanes, fold.c)
-        self.helpers = types + "\n" + those(self.lanes)
+        self.prologue = call.prologue
+        types = vector_helpers(call, self.prologue or NOTHING, [x.dtype], [], False, self.lanes, fold.c)
+        self.helpers = "\n".join(filter(None, (types, those(self.lanes), self._prologue())))
+
+    def _prologue(self) -> str:
+        """The function that makes what is folded of what is loaded."""
+        if not self.prologue:
+            return ""
+        lines, (value,) = vector_program(self.prologue, ["x"], self.fold.c)
+        return f"DEVICE V prologue_vector(V x) {{ {' '.join(lines)} return {value}; }}"
 
     def _load(self, at: str, many: str) -> str:
-        return f"load_{self.x.dtype}({self.x.pointer}, {at}, 1, {many})"
+        loaded = f"load_{self.x.dtype}({self.x.pointer}, {at}, 1, {many})"
+        return f"prologue_vector({loaded})" if self.prologue else loaded
 
     def start(self, names: list[str]) -> str:
         """Declares accumulators."""

@@ -8,10 +8,12 @@ from typing import Any
 from tesserack.backends import LaunchPlan
 
 from tesserack_kernelgen.call import Call
-from tesserack_kernelgen.dtypes import accumulator, name_of
+from tesserack_kernelgen.dtypes import ITEMSIZE, accumulator, name_of
 from tesserack_kernelgen.kernel import Kernel
+from tesserack_kernelgen.layout import merge
 from tesserack_kernelgen.templates._registry import template
 from tesserack_kernelgen.templates._rows import Rows
+from tesserack_kernelgen.templates.reduce import DTYPE
 
 __all__ = [
     "batch_norm",
@@ -24,6 +26,7 @@ __all__ = [
 ]
 
 _SHARED = 1 << 16  # elements of a row from which it is worth more than one group
+_PARTS = 64  # of such a row, at most
 
 
 def _there(x: Any) -> bool:
@@ -204,7 +207,7 @@ def _spread(call: Call, shown: str) -> Any:
     at = x.ndim - reduced
     count, length = math.prod(x.shape[:at]), math.prod(x.shape[at:])
     if count < call.device.compute_units and length > _SHARED:
-        return NotImplemented  # reductions share long rows among groups
+        return _shared_spread(call, shown)
     kernel = Kernel(call, call.op)
     rows = Rows(kernel, x.shape[:at], x.shape[at:], accumulator(name_of(x.dtype)))
     rows.element("x", kernel.input(0), x.strides[:at], x.strides[at:])
@@ -215,3 +218,37 @@ def _spread(call: Call, shown: str) -> Any:
     rows.store_row(kernel.output(0), spread.strides, shown.format(f"square / {free}"))
     rows.store_row(kernel.output(1), mean.strides, "mean")
     return LaunchPlan([rows.launch()])
+
+
+def _shared_spread(call: Call, shown: str) -> Any:
+    """Long rows in equal parts: the mean and the squares of each, then all together (Chan, Golub and LeVeque)."""
+    (spread, mean), (x,), (reduced, correction) = call.outputs, call.inputs, call.params
+    at = x.ndim - reduced
+    kept, sizes = x.shape[:at], x.shape[at:]
+    (first, *rest), ((step, *steps),) = merge(sizes, x.strides[at:])
+    parts = next((n for n in range(_PARTS, 1, -1) if first % n == 0), 1)
+    if parts < 2 * call.device.compute_units and parts < _PARTS // 2:
+        return NotImplemented  # reductions share long rows among groups
+    length, part, c = math.prod(sizes), first // parts, accumulator(name_of(x.dtype))
+    own = (*(parts * math.prod(kept[d + 1 :]) for d in range(at)), 1)
+    half = -(-math.prod(kept) * parts * ITEMSIZE[DTYPE[c]] // 16) * 16
+    kernel = Kernel(call, f"{call.op}_parts")
+    rows = Rows(kernel, (*kept, parts), (part, *rest), c)
+    rows.element("x", kernel.input(0), (*x.strides[:at], part * step), (step, *steps))
+    rows.stage("sum", "sum", "x")
+    rows.let("mean", f"sum / ({c})length")
+    rows.stage("square", "sum", "(x - mean) * (x - mean)")
+    rows.store_row(kernel.workspace(0, DTYPE[c]), own, "mean")
+    rows.store_row(kernel.workspace(half, DTYPE[c]), own, "square")
+    launches = [rows.launch()]
+    kernel = Kernel(call, call.op)
+    rows = Rows(kernel, kept, (parts,), c)
+    rows.element("m", kernel.workspace(0, DTYPE[c]), own[:-1], (1,))
+    rows.element("q", kernel.workspace(half, DTYPE[c]), own[:-1], (1,))
+    rows.stage("sum", "sum", "m")
+    rows.let("mean", f"sum / ({c})length")
+    each, free = kernel.number(length // parts, c), kernel.number(max(0.0, length - correction), c)
+    rows.stage("square", "sum", f"q + {each} * ((m - mean) * (m - mean))")
+    rows.store_row(kernel.output(0), spread.strides, shown.format(f"square / {free}"))
+    rows.store_row(kernel.output(1), mean.strides, "mean")
+    return LaunchPlan([*launches, rows.launch()], 2 * half)

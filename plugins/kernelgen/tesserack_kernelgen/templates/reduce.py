@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from tesserack.backends import Launch, LaunchPlan
 
 from tesserack_kernelgen.call import Call
 from tesserack_kernelgen.dtypes import ITEMSIZE, REAL, STORAGE, accumulator, name_of, register
-from tesserack_kernelgen.emit import constant
+from tesserack_kernelgen.emit import constant, program_text
 from tesserack_kernelgen.kernel import Kernel, Tensor
 from tesserack_kernelgen.layout import coordinates, merge, offset_text
 from tesserack_kernelgen.templates._folds import Folding, has_folds
@@ -118,9 +119,13 @@ def _fold_of(call: Call, dtype: str) -> Fold:
     return Fold(call.opcode, "i32" if call.opcode in ("any", "all") else accumulator(dtype))
 
 
-@template("reduce")
-def reduce(call: Call) -> LaunchPlan:
-    """``out`` = opcode over the last ``params[0]`` dims."""
+@template("reduce", takes=("prologue",))
+def reduce(call: Call) -> Any:
+    """``out`` = opcode over the last ``params[0]`` dims, of a program of the input where there is one."""
+    if call.prologue and (call.opcode not in ("sum", "prod") or register(call.compute) not in REAL):
+        return NotImplemented
+    if len(call.inputs) > 1:
+        return NotImplemented
     shape, fold = _shape(call), _fold_of(call, name_of(call.inputs[0].dtype))
     split = _split(call, shape, has_folds(call, fold, name_of(call.inputs[0].dtype)))
     if split == 1:
@@ -238,13 +243,21 @@ def _element(kernel: Kernel, x: Tensor, shape: _Shape, fold: Fold, number: str, 
     sizes, strides = kernel.own_indices(shape.reduced), kernel.indices(shape.reduced_strides)
     names = [f"e{k}" for k in range(len(sizes))]
     at = offset_text(names, strides)
-    return f"{coordinates(number, sizes, names)} const {fold.c} v = {_loaded(x, f'base + {at}{extra}', fold)};"
+    return f"{coordinates(number, sizes, names)} const {fold.c} v = {_loaded(kernel, x, f'base + {at}{extra}', fold)};"
 
 
-def _loaded(x: Tensor, at: str, fold: Fold) -> str:
+def _loaded(kernel: Kernel, x: Tensor, at: str, fold: Fold) -> str:
     if fold.opcode in ("any", "all"):
         return f"(i32)({x.load(at, accumulator(x.dtype))} != 0)"
-    return x.load(at, fold.c)
+    return f"prologue({x.load(at, fold.c)})" if kernel.call.prologue else x.load(at, fold.c)
+
+
+def _prologue(call: Call, fold: Fold) -> str:
+    """The function that makes what is reduced of what is loaded."""
+    if not call.prologue:
+        return ""
+    lines, (value,), helpers = program_text(call.prologue, ["x"], fold.c, lambda divisor: "")
+    return f"{helpers}\nDEVICE {fold.c} prologue({fold.c} x) {{ {' '.join(lines)} return {value}; }}"
 
 
 def _base(kernel: Kernel, shape: _Shape, number: str) -> str:
@@ -271,7 +284,7 @@ def _along_text(kernel: Kernel, x: Tensor, shape: _Shape, fold: Fold, split: int
   for (i32 j = 1; j < {width}; ++j) {{ {fold.add("acc[0]", "acc[j]", "where[0]", "where[j]")} }}
   {_tree(fold, group)}
   if (LANE(0) == 0) {store("o", "s", "acc[0]", "where[0]")}"""
-    return kernel.launch(body, (shape.outputs * split,), (group,))
+    return kernel.launch(body, (shape.outputs * split,), (group,), _prologue(kernel.call, fold))
 
 
 def _task(kernel: Kernel, split: int) -> str:
@@ -358,11 +371,11 @@ def _by_lines(kernel: Kernel, x: Tensor, shape: _Shape, fold: Fold, width: int, 
     for (; q + {width} <= run; q += {width})
       UNROLL
       for (i32 j = 0; j < {width}; ++j) {{
-        const {fold.c} v = {_loaded(x, "line + q + j", fold)};
+        const {fold.c} v = {_loaded(kernel, x, "line + q + j", fold)};
         {fold.add("acc[j]", "v", "where[j]", "r + q + j")}
       }}
     for (; q < run; ++q) {{
-      const {fold.c} v = {_loaded(x, "line + q", fold)};
+      const {fold.c} v = {_loaded(kernel, x, "line + q", fold)};
       {fold.add("acc[0]", "v", "where[0]", "r + q")}
     }}
     r += run;
@@ -425,4 +438,4 @@ def _across_text(kernel: Kernel, x: Tensor, shape: _Shape, fold: Fold, split: in
     for (idx r = first; r < last; ++r)
       for (i32 j = 0; j < many; ++j) {loop}
   for (i32 j = 0; j < many; ++j) {store("o + j", "s", "acc[j]", "where[j]")}"""
-    return kernel.launch(body, (-(-tasks // group),), (group,))
+    return kernel.launch(body, (-(-tasks // group),), (group,), _prologue(kernel.call, fold))

@@ -9,7 +9,7 @@ from typing import Any
 import tesserack as ts
 from tesserack import nn
 from tesserack.cli import CommandError
-from tesserack.cli.target import find_target
+from tesserack.cli.target import TorchPrograms, find_target
 
 from tesserack_serving.engine.config import ModelConfig
 from tesserack_serving.protocol.errors import ServingError
@@ -30,6 +30,14 @@ def build(config: ModelConfig, device: str) -> Any:
     ending = "." + config.build.rpartition(".")[2]
     if ending in PROGRAMS:
         return PROGRAMS[ending](str(config.path(config.build)), device)
+    programs = TorchPrograms()
+    try:
+        return _build(config, device)
+    finally:
+        programs.settle()  # what was written for PyTorch may import it in a call, too
+
+
+def _build(config: ModelConfig, device: str) -> Any:
     place = config.build
     if config.folder and ".py:" in place:
         place = str(config.path(place))

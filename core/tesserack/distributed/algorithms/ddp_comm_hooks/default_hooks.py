@@ -38,7 +38,7 @@ def allreduce_hook(process_group: Any, bucket: Any) -> Any:
     return _averaged(bucket.buffer(), _group(process_group))
 
 
-def _compressed(process_group: Any, bucket: Any, dtype: Any) -> Any:
+def compressed(process_group: Any, bucket: Any, dtype: Any) -> Any:
     group, buffer = _group(process_group), bucket.buffer()
     small = buffer.to(dtype).div_(dist.get_world_size(group))
     work = dist.all_reduce(small, group=group, async_op=True)
@@ -53,12 +53,12 @@ def _compressed(process_group: Any, bucket: Any, dtype: Any) -> Any:
 
 def fp16_compress_hook(process_group: Any, bucket: Any) -> Any:
     """The average of gradients sent in float16."""
-    return _compressed(process_group, bucket, ts.float16)
+    return compressed(process_group, bucket, ts.float16)
 
 
 def bf16_compress_hook(process_group: Any, bucket: Any) -> Any:
     """The average of gradients sent in bfloat16."""
-    return _compressed(process_group, bucket, ts.bfloat16)
+    return compressed(process_group, bucket, ts.bfloat16)
 
 
 def _wrapper(hook: Hook, dtype: Any) -> Hook:

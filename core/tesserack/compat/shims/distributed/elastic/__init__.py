@@ -1,0 +1,1 @@
+"""``torch.distributed.elastic``, as far as programs that are launched take it."""

@@ -1,0 +1,88 @@
+"""Runs that autograd records, by plans of the forward and of the backward pass: in bits what plain autograd gives."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+import tesserack as ts
+from programs import Program, inputs, record, same_bits
+from tesserack import _native
+from tesserack.testing import seeds
+
+COUNT = 200 if seeds.full() else 12
+
+
+class Differentiated:
+    """A random program on two inputs and a parameter, of which some tensors come back; and passes through it."""
+
+    def __init__(self, seed: int, writes: bool, draws: bool) -> None:
+        self.seed, self.program = seed, Program(seed, writes=writes, draws=draws)
+        self.chance = random.Random(seed)
+        self.weight = inputs(seed + 1)[0].requires_grad_()
+        self.needs = [self.chance.random() < 0.8, self.chance.random() < 0.5]
+        self.deep = [self.chance.random() < 0.5 for _ in range(2)]  # inputs that were computed
+        self.kept = self.chance.sample(range(15), self.chance.randrange(1, 4))
+        self.used = self.chance.random() < 0.7  # the parameter outside of the program, too
+
+    def __call__(self, *given: ts.Tensor) -> list[ts.Tensor]:
+        made = self.program(*given, self.weight.sin() if self.weight.ndim == 1 else self.weight * self.weight)
+        out, memory = [], {t.untyped_storage().data_ptr() for t in (*given, self.weight)}
+        for k in self.kept:
+            place = made[k].untyped_storage().data_ptr()
+            if place not in memory:
+                memory.add(place)
+                out.append(made[k])
+        return out or [made[0] * 2]
+
+    def step(self, run: Any, turn: int) -> list[Any]:
+        """Results and gradients of a run and a pass back, or the error's class."""
+        self.weight.grad = None
+        leaves = [(t + 0.25 * turn).requires_grad_(need) for t, need in zip(inputs(self.seed), self.needs, strict=True)]
+        given = [leaf * 1.25 if deep else leaf for leaf, deep in zip(leaves, self.deep, strict=True)]
+        ts.manual_seed(self.seed + turn)
+        order = random.Random(self.seed)
+        try:
+            before = (self.weight * 3).sum() if self.used else 0
+            outs = run(*given)
+            loss = sum(((t * t.detach().cos()).sum() for t in outs if t.requires_grad), start=ts.zeros(()))
+            if order.random() < 0.3:
+                loss = loss + sum((t.sum() for t in outs if t.requires_grad), start=ts.zeros(()))
+            loss = loss + before + ((self.weight * 0.5).sum() if self.used else 0)
+            if loss.requires_grad:
+                loss.backward()
+        except RuntimeError as error:
+            return [type(error)]
+        grads = [t.grad for t in (*leaves, self.weight)]
+        return [*(t.detach() for t in outs), *grads, ts.rand(2), *(t.detach() for t in given)]
+
+
+def equal(got: list[Any], expected: list[Any]) -> bool:
+    return len(got) == len(expected) and all(
+        same_bits(a, b) and a.stride() == b.stride()
+        if isinstance(a, ts.Tensor) and isinstance(b, ts.Tensor)
+        else a is b
+        for a, b in zip(got, expected, strict=True)
+    )
+
+
+@pytest.mark.parametrize(("writes", "draws"), [(False, False), (True, False), (False, True), (True, True)])
+def test_random_programs_have_the_gradients_of_eager(writes: bool, draws: bool) -> None:
+    chance = seeds.generator(f"planned backward {writes} {draws}")
+    planned = 0
+    for _ in range(COUNT):
+        program = Differentiated(chance.randrange(2**31), writes, draws)
+        given = [t.requires_grad_(need) * 1 for t, need in zip(inputs(program.seed), program.needs, strict=True)]
+        try:
+            recorded, _ = record(program, *given)
+        except RuntimeError:  # eager refuses to write so
+            continue
+        runner = _native._GraphRunner(recorded.outer_level())
+        for turn in range(5):
+            expected = program.step(program, turn)
+            got = program.step(lambda *given, runner=runner: runner.run(list(given)), turn)
+            said = f"Differentiated({program.seed}, {writes}, {draws}), run {turn}\n{got}\n{expected}\n{recorded}"
+            assert equal(got, expected), said
+        planned += any(plan["half"] == "backward" for plan in runner.plans())
+    assert planned
