@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import pytest
@@ -498,3 +499,17 @@ def test_fifth_derivatives_are_programs_of_moderate_size() -> None:
     for _ in range(5):
         (y,) = ts.autograd.grad(y.sum(), x, create_graph=True)
     assert ts.allclose(y, ts.polygamma(4, x), rtol=1e-9)
+
+
+def test_an_error_under_anomaly_mode_is_raised_where_warnings_are_errors(caplog: pytest.LogCaptureFixture) -> None:
+    x = ts.ones(2, requires_grad=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with ts.autograd.detect_anomaly():
+            y = x + 1
+            z = y**2
+            y += 1
+            warnings.simplefilter("error")
+            with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+                z.sum().backward()
+    assert "Error detected in PowBackward0" in caplog.text

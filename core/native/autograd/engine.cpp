@@ -459,16 +459,28 @@ private:
     }
   }
 
+  // A warning; where warnings are errors, a line of the log: the error that it tells of is the one to raise.
+  static void announce(const std::string& message) {
+    try {
+      warn(message);
+    } catch (...) {
+      const InterpreterHooks& hooks = interpreter_hooks();
+      std::string text;
+      if (hooks.take_exception) hooks.take_exception(text);
+      if (hooks.log) hooks.log(2, message.c_str());
+    }
+  }
+
   // Where the node was recorded, and if that was within a backward, where what went before was.
   static void report(const Node& failed) {
     constexpr const char* unknown = "No forward pass information available. Enable detect anomaly during forward pass "
                                     "for more information.";
     auto told = [](const Node& n, const char* text) { return n.location ? concat(text, ":\n", *n.location) : unknown; };
-    warn(concat("Error detected in ", failed.name(), ". ",
-                told(failed, "Traceback of forward call that caused the error")));
+    announce(concat("Error detected in ", failed.name(), ". ",
+                    told(failed, "Traceback of forward call that caused the error")));
     for (const Node* n = failed.parent.get(); n; n = n->parent.get())
-      warn(concat("Previous calculation was induced by ", n->name(), ". ",
-                  told(*n, "Traceback of forward call that induced the previous calculation")));
+      announce(concat("Previous calculation was induced by ", n->name(), ". ",
+                      told(*n, "Traceback of forward call that induced the previous calculation")));
   }
 
   TensorList inputs_;

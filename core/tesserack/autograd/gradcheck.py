@@ -298,8 +298,8 @@ def _directional(
         values.append(evaluate(func, arguments, index, True).detach().clone())
     data.copy_(original)
     check_alike(values[0], values[1], eps)
-    values = [(parts_of(value) * parts_of(weights)).sum().item() for value in values]
-    return (values[0] - values[1]) / (2 * eps)  # type: ignore[no-any-return]
+    above, below = ((parts_of(value) * parts_of(weights)).sum().item() for value in values)
+    return (above - below) / (2 * eps)  # type: ignore[no-any-return]
 
 
 # --- several at once and missing ones ------------------------------------------------------------------------------

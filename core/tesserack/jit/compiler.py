@@ -124,7 +124,9 @@ def compile(
 
     The first call writes down what it does; later ones run the graph without Python, with the same results bit by
     bit, and the same gradients. There is a graph for every shape, dtype, device, setting and object that the function
-    read, up to a limit, and each call checks them. Where it is not proved that a graph repeats what the function does
+    read, up to a limit, and each call checks them. Training steps are such functions, too: backward passes, steps of
+    optimizers and schedules, checkpoints and functions with gradients of their own stand whole in the graph, and run as
+    Python each time. Where it is not proved that a graph repeats what the function does
     (it prints, sets attributes, reads values, asks the clock), it runs as plain Python: :func:`explain` tells the
     line. ``fullgraph`` raises instead. Functions of fewer than eight operators run as plain Python, too, which is as
     quick.

@@ -287,3 +287,9 @@ def test_hooks_of_saved_tensors_are_refused_under_transforms(compare_program, tr
         return getattr(m.func, transform)(lambda x: x.sin().sum())(m.ones(3))
 
     compare_program(program)
+
+
+@pytest.mark.parametrize("primals", [(1.0,), ("a",), (None,), ([1.0],)])
+def test_jvp_refuses_what_is_no_tensor_as_pytorch_does(compare_errors, primals):
+    compare_errors(lambda m, x: m.func.jvp(m.sin, primals, (x,)), np.ones(2))
+    compare_errors(lambda m, x: m.func.jvp(m.sin, (x,), primals), np.ones(2))

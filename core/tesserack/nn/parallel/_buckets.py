@@ -157,7 +157,8 @@ class Reducer:
         self._used_once: set[int] | None = None  # what any rank used then
         self._closed: set[int] = set()  # were taken to be unused at the end of a backward that reduced all
         self.scale = 1.0  # of averages over fewer ranks than the group's
-        self._stepping = [p for _, p in named if taken_over(p)]  # optimizers are waiting for their gradients
+        self._parameters = [p for _, p in named]
+        self._stepping: list[Tensor] | None = None  # optimizers are waiting for their gradients, as known at a forward
         self._handles = [p.register_post_accumulate_grad_hook(self._arrived) for _, p in named]
 
     # --- an iteration -----------------------------------------------------------------------------------------------
@@ -166,6 +167,7 @@ class Reducer:
         """Before a backward from these tensors. ``RuntimeError`` where the last one's gradients never came."""
         if self.active and self._started:
             raise RuntimeError(self._unfinished())
+        self._take_over()
         self.active, self._started, self._queued, self._next = True, False, False, 0
         self.iterations += 1
         self._ready.clear()
@@ -180,8 +182,14 @@ class Reducer:
 
     def pass_over(self) -> None:
         """Before a backward that reduces nothing."""
+        self._take_over()
         self.active = False
         self._closed = set()
+
+    def _take_over(self) -> None:
+        """Optimizers may be applied in backward after the module was wrapped, too."""
+        if self._stepping is None:
+            self._stepping = [p for p in self._parameters if taken_over(p)]
 
     def _unfinished(self) -> str:
         missing = [self.names[key] for key in self._place if key not in self._ready]
@@ -295,7 +303,7 @@ class Reducer:
         used = self._used_in_all()
         with ts.no_grad():
             self._give_all(used)
-        for parameter in self._stepping:
+        for parameter in self._stepping or ():
             if parameter.grad is not None:
                 step_in_backward(parameter)
         self._used.clear()

@@ -144,6 +144,8 @@ class DistributedDataParallel(Module, Joinable):
             )
         if process_group is not None and device_mesh is not None:
             raise RuntimeError("Cannot specify both process_group and device_mesh arguments.")
+        if device_mesh is not None and device_mesh.ndim != 1:
+            raise RuntimeError(f"Only 1D device mesh is supported, but got {device_mesh}.")
         if device_mesh is not None:
             process_group = device_mesh.get_group()
         ignored = set(getattr(module, "_ddp_params_and_buffers_to_ignore", ()))

@@ -14,6 +14,7 @@ from torch.distributed.checkpoint import load
 from torch.distributed.checkpoint.format_utils import BroadcastingTorchSaveReader, DynamicMetaLoadPlanner
 from torch.distributed.elastic.multiprocessing.errors import record
 from torch.distributed.elastic.utils.store import barrier, synchronize
+from torch.distributed.optim import _apply_optimizer_in_backward
 from torch.distributed.tensor import Shard, distribute_tensor, init_device_mesh
 from torch.nn.parallel import DistributedDataParallel
 from torch.nn.parallel.distributed import _MixedPrecision
@@ -87,6 +88,22 @@ def data_parallel(ranks: int) -> None:
     assert [name for name, _ in in_place.named_parameters()] == [name for name, _ in net.named_parameters()]
 
 
+def optimizers_in_backward(rank: int, ranks: int, first: bool) -> None:
+    """Whether they are applied before the module is wrapped or after: they step by the average of all ranks."""
+    torch.manual_seed(0)
+    net = nn.Linear(4, 2)
+    wanted = copy.deepcopy(net)
+    sum(wanted(batch(k)).pow(2).mean() / ranks for k in range(ranks)).backward()
+    torch.optim.SGD(wanted.parameters(), lr=0.1).step()
+    if first:
+        _apply_optimizer_in_backward(torch.optim.SGD, net.parameters(), {"lr": 0.1})
+    model = DistributedDataParallel(net)
+    if not first:
+        _apply_optimizer_in_backward(torch.optim.SGD, net.parameters(), {"lr": 0.1})
+    model(batch(rank)).pow(2).mean().backward()
+    torch.testing.assert_close(list(net.parameters()), list(wanted.parameters()))
+
+
 def buffers_of_who_goes_on(rank: int) -> None:
     """Rank 0 ends first; the others' running statistics go on."""
     model = DistributedDataParallel(nn.BatchNorm1d(4))
@@ -147,6 +164,8 @@ def main() -> None:
     dist.init_process_group("gloo")
     rank, ranks = dist.get_rank(), dist.get_world_size()
     data_parallel(ranks)
+    optimizers_in_backward(rank, ranks, True)
+    optimizers_in_backward(rank, ranks, False)
     buffers_of_who_goes_on(rank)
     names(rank, ranks, sys.argv[1])
     print(f"{rank} is done", flush=True)

@@ -13,12 +13,19 @@ from tesserack.distributed.algorithms.ddp_comm_hooks import (
     quantization_hooks,
 )
 
+# The names under which PyTorch has these modules here.
+debugging, default, powerSGD, quantization = debugging_hooks, default_hooks, powerSGD_hook, quantization_hooks
+
 __all__ = [
     "DDPCommHookType",
+    "debugging",
     "debugging_hooks",
+    "default",
     "default_hooks",
     "post_localSGD_hook",
+    "powerSGD",
     "powerSGD_hook",
+    "quantization",
     "quantization_hooks",
     "register_ddp_comm_hook",
 ]
