@@ -9,7 +9,7 @@ import struct
 
 from tesserack.distributed._errors import DistError
 
-__all__ = ["addresses", "listening", "tuned"]
+__all__ = ["addresses", "exactly", "greet", "listening", "tuned"]
 
 _SIOCGIFADDR = 0x8915
 _INTERFACES = ("TESSERACK_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")
@@ -68,6 +68,29 @@ def listening(places: list[str]) -> socket.socket:
         listener = socket.create_server(("", 0), family=socket.AF_INET6 if v6 else socket.AF_INET, dualstack_ipv6=v6)
     listener.listen(1024)
     return listener
+
+
+def exactly(connection: socket.socket, count: int) -> bytearray:
+    """So many bytes. ``ConnectionResetError`` if the other end closes before."""
+    data, at = bytearray(), 0
+    while at < count:
+        if at == len(data):  # memory as bytes come, whatever a stranger says of how many there are
+            data += bytes(min(count - at, max(at, 1 << 16)))
+        with memoryview(data)[at:] as rest:
+            got = connection.recv_into(rest)
+        if not got:
+            raise ConnectionResetError("the other end is gone")
+        at += got
+    return data
+
+
+def greet(connection: socket.socket, hello: bytes) -> None:
+    """Say who calls. ``ConnectionRefusedError`` if nobody answers who expects it."""
+    connection.sendall(hello)
+    with contextlib.suppress(ConnectionResetError):
+        if exactly(connection, 2) == b"ok":
+            return
+    raise ConnectionRefusedError("another program answers there")
 
 
 def tuned(connection: socket.socket) -> socket.socket:

@@ -19,23 +19,13 @@ from typing import Any
 from tesserack import _native
 from tesserack.distributed._errors import DistError, DistNetworkError, DistStoreError
 from tesserack.distributed._native_engine import NativeEngine
-from tesserack.distributed._sockets import addresses, listening, tuned
+from tesserack.distributed._sockets import addresses, exactly, greet, listening, tuned
 
 __all__ = ["TCPEngine"]
 
 CHANNELS = 3  # collectives, letters, news
 _HELLO = struct.Struct("!32sII")  # the word, the caller's rank, the channel
 _SPINS = 200  # empty looks at the sockets before a rank sleeps
-
-
-def _exactly(connection: socket.socket, count: int) -> bytes:
-    parts = b""
-    while len(parts) < count:
-        part = connection.recv(count - len(parts))
-        if not part:
-            return b""
-        parts += part
-    return parts
 
 
 class _Mesh:
@@ -84,9 +74,7 @@ class _Mesh:
         left = max(0.1, self.end - time.monotonic())
         connection = socket.create_connection((host, port), timeout=min(left, 20.0))
         try:
-            connection.sendall(_HELLO.pack(self.word, self.rank, channel))
-            if _exactly(connection, 2) != b"ok":
-                raise ConnectionRefusedError("another program answers there")
+            greet(connection, _HELLO.pack(self.word, self.rank, channel))
         except BaseException:
             connection.close()
             raise
@@ -109,8 +97,7 @@ class _Mesh:
         """Keep a caller that knows the word; others are left alone."""
         connection.settimeout(5.0)
         with contextlib.suppress(OSError):
-            hello = _exactly(connection, _HELLO.size)
-            word, rank, channel = _HELLO.unpack(hello) if hello else (b"", 0, 0)
+            word, rank, channel = _HELLO.unpack(exactly(connection, _HELLO.size))
             fits = self.rank < rank < self.size and channel < CHANNELS and self.sockets[channel][rank] is None
             if fits and hmac.compare_digest(word, self.word):
                 connection.sendall(b"ok")

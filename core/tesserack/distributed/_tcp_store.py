@@ -18,6 +18,7 @@ from typing import Any
 
 from tesserack.distributed import _errors
 from tesserack.distributed._errors import DistNetworkError, DistStoreError
+from tesserack.distributed._sockets import exactly
 from tesserack.distributed._stores import Store
 from tesserack.distributed._table import Table
 
@@ -33,22 +34,11 @@ def _pack(fields: list[bytes]) -> bytes:
     return struct.pack("!I", len(body)) + body
 
 
-def _exactly(connection: socket.socket, count: int) -> bytes:
-    parts = []
-    while count:
-        part = connection.recv(min(count, 1 << 16))
-        if not part:
-            raise ConnectionResetError("the other end is gone")
-        parts.append(part)
-        count -= len(part)
-    return b"".join(parts)
-
-
 def _receive(connection: socket.socket) -> list[bytes]:
-    (length,) = struct.unpack("!I", _exactly(connection, 4))
+    (length,) = struct.unpack("!I", exactly(connection, 4))
     if length > LARGEST:
         raise ConnectionResetError(f"a message of {length} bytes")
-    body, fields, at = _exactly(connection, length), [], 0
+    body, fields, at = bytes(exactly(connection, length)), [], 0
     while at < length:
         if at + 4 > length:
             raise ConnectionResetError("a message that ends within a field")

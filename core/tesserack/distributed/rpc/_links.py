@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from tesserack.distributed._sockets import listening, tuned
+from tesserack.distributed._sockets import exactly, greet, listening, tuned
 
 __all__ = ["Doors", "Link"]
 
@@ -19,18 +19,6 @@ WORD = 32  # bytes
 _HELLO = struct.Struct(f"!{WORD}sI")  # the word, and who calls
 _LENGTH = struct.Struct("!Q")
 _PATIENCE = 20.0  # seconds that a connection may take to be there
-
-
-def _exactly(connection: socket.socket, count: int) -> bytearray:
-    """So many bytes. ``ConnectionResetError`` if the other end closes before."""
-    data = bytearray(count)
-    view, at = memoryview(data), 0
-    while at < count:
-        got = connection.recv_into(view[at:])
-        if not got:
-            raise ConnectionResetError("the connection was closed")
-        at += got
-    return data
 
 
 class Link:
@@ -45,14 +33,18 @@ class Link:
         failures = []
         for host in hosts:
             try:
-                connection = socket.create_connection((host, port), timeout=_PATIENCE)
-                connection.sendall(_HELLO.pack(word, me))
-                if bytes(_exactly(connection, 2)) != b"ok":
-                    raise ConnectionRefusedError("another program answers there")
-                connection.settimeout(None)
-                return cls(tuned(connection))
+                link = cls(socket.create_connection((host, port), timeout=_PATIENCE))
             except OSError as error:
                 failures.append(f"{host}:{port}: {error}")
+                continue
+            try:
+                greet(link._socket, _HELLO.pack(word, me))
+                link._socket.settimeout(None)
+                tuned(link._socket)
+                return link
+            except OSError as error:
+                failures.append(f"{host}:{port}: {error}")
+                link.close()
         raise ConnectionError("; ".join(failures))
 
     def send(self, message: Any) -> None:
@@ -64,8 +56,8 @@ class Link:
 
     def receive(self) -> Any:
         """The next message. ``OSError`` when the other end is gone."""
-        (length,) = _LENGTH.unpack(_exactly(self._socket, _LENGTH.size))
-        return pickle.loads(_exactly(self._socket, length))
+        (length,) = _LENGTH.unpack(exactly(self._socket, _LENGTH.size))
+        return pickle.loads(exactly(self._socket, length))
 
     def close(self) -> None:
         """End it; who receives is told."""
@@ -96,7 +88,7 @@ class Doors:
         link = Link(connection)
         try:
             connection.settimeout(_PATIENCE)
-            word, caller = _HELLO.unpack(_exactly(connection, _HELLO.size))
+            word, caller = _HELLO.unpack(exactly(connection, _HELLO.size))
             if not hmac.compare_digest(word, self._word):
                 return
             connection.sendall(b"ok")
