@@ -36,6 +36,8 @@ ONCE: dict[str, Callable[[Any, Any], Any]] = {
     "order": lambda x, y: y.argmax(-1) + y.argmin(),
     "product": lambda x, y: y.prod(0) * x.prod(),
     "softmax": lambda x, y: ts.softmax(y, -1) * F.log_softmax(x, dim=0),
+    "along a dim": lambda x, y: F.glu(y, -1).sum() + y.median(0).values + x.logcumsumexp(0) + F.softmin(x, dim=0),
+    "ranks": lambda x, y: y.mode(1).values.sum() + y.nanmedian(-1).values.sum() + ts.count_nonzero(y, 0) * x,
     "running": lambda x, y: y.cumsum(0) + x.cumsum(-1),
     "sort": lambda x, y: ts.sort(y, -1).values + x.sort(0)[0],
     "views": lambda x, y: y.reshape(4, 3) + y.transpose(0, 1) + y.T + y.permute(1, 0) + y.flatten().view(-1, 3),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -13,8 +14,8 @@ from tesserack.ops.registry import operators, said
 
 __all__ = ["by_name", "written"]
 
-_MANY_DIMS = {"sum", "mean", "amax", "amin", "any", "all", "nansum", "nanmean", "logsumexp", "var", "std"}
-_ONE_DIM = {"softmax", "log_softmax", "cumsum", "cumprod", "argmax", "argmin", "sort", "argsort", "cummax", "cummin"}
+# Of one tensor and, right after it, dims or a dim.
+_WITH_DIMS = re.compile(r"\(Tensor self, int(\[1\])?\?? dim[ ,=)](?!.*Tensor .*->)[^>]*-> (\(?)Tensor")
 _LIKE = {"clone", "detach", "contiguous", "zeros_like", "ones_like", "full_like", "empty_like", "to", "float", "double",
          "half", "bfloat16", "long", "int", "bool", "conj"}  # fmt: skip
 _WRITES = {"copy_", "fill_", "zero_", "masked_fill_", "clamp_", "clip_", "pow_"}
@@ -34,6 +35,14 @@ def _pointwise() -> frozenset[str]:
     return said("elementwise") | found
 
 
+@functools.cache
+def _with_dims(many: bool) -> frozenset[str]:
+    """Operators on one tensor along dims, whose result is one tensor, or along one dim: as their schemas say."""
+    records = [r for r in _native._operators() if r["variant"] == "functional" and not r["hidden"]]
+    found = ((r["base"], _WITH_DIMS.search(r["schema"])) for r in records)
+    return frozenset(base for base, match in found if match and bool(match[1]) is many and not (many and match[2]))
+
+
 def by_name(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """The result of an operator on arguments of which some are batched, all at one level."""
     rule = _RULES.get(name)
@@ -41,9 +50,9 @@ def by_name(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return rule(*args, **kwargs)
     if name in _pointwise():
         return _elementwise(name, args, kwargs)
-    if name in _MANY_DIMS:
+    if name in _with_dims(many=True):
         return _reduced(name, *args, **kwargs)
-    if name in _ONE_DIM:
+    if name in _with_dims(many=False):
         return _along(name, *args, **kwargs)
     if name in _LIKE:
         x, *rest = args

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 
 from tesserack import _native
@@ -37,6 +38,7 @@ def facts() -> dict[str, frozenset[str]]:
     return _facts
 
 
+@functools.cache
 def said(*words: str) -> frozenset[str]:
     """The names of operators whose declarations say one of the words; pointwise ones are ``"elementwise"``."""
     return frozenset(name for name, known in facts().items() if not known.isdisjoint(words))
