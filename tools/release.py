@@ -91,7 +91,7 @@ def wheel(target: Target, project: Path, out: Path, build: Path, *settings: str)
         run(*command, LDFLAGS=linking, SOURCE_DATE_EPOCH=str(epoch()))
         (built,) = Path(fresh).glob("*.whl")
         if built.name.startswith(("tesserack-", "tesserack_cpu-")):
-            wheels.check_wheel(built)
+            wheels.check_wheel(normalize(built, epoch()))
         if built.name.startswith("tesserack_cpu-"):
             add_file(built, "tesserack_cpu/libgomp.so.1", gomp(Path(fresh), target.platform))
         serves_all = "-py3-none-" in built.name

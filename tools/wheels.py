@@ -18,6 +18,7 @@ import tempfile
 import zipfile
 from pathlib import Path
 
+from archives import normalize
 from dev_build import CPU, ROOT, STALE, reuse_objects
 
 WHEELS = ROOT / "build" / "wheel"
@@ -100,7 +101,7 @@ def build_wheel(python: Path, project: Path, out: Path, *settings: str) -> Path:
     with tempfile.TemporaryDirectory(dir=out) as fresh:
         run(python, "-m", "pip", "wheel", "--quiet", "--no-deps", *options, "-w", fresh, project)
         (built,) = Path(fresh).glob("*.whl")
-        return built.replace(out / built.name)
+        return normalize(built.replace(out / built.name), int(os.environ.get("SOURCE_DATE_EPOCH", 0)))
 
 
 def check_wheel(wheel: Path) -> None:
