@@ -84,7 +84,7 @@ def test_a_name_that_is_taken_leaves_nothing_open() -> None:
     end = time.monotonic() + 30
     while threading.active_count() > before and time.monotonic() < end:
         time.sleep(0.01)
-    assert threading.active_count() == before
+    assert threading.active_count() <= before  # a thread of a test before this one may have ended meanwhile
 
 
 def test_parameters_stay_parameters() -> None:
