@@ -16,6 +16,11 @@ def test_ranks_follow_one_process_on_the_whole_batch(launch: Any, ranks: int) ->
     assert done.returncode == 0, done.stderr[-3000:]
 
 
+def test_compiled_modules_have_the_gradients_of_plain_ones(launch: Any) -> None:
+    done = launch("compiled.py", 2)
+    assert done.returncode == 0, done.stderr[-3000:]
+
+
 @pytest.fixture
 def alone() -> Any:
     """A world of one rank."""

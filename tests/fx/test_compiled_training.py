@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import gc
 import random
+import threading
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 import tesserack as ts
 from tesserack import nn
 from tesserack.testing import seeds
+from tesserack.utils import checkpoint
 
 F = nn.functional
 COUNT = 100 if seeds.full() else 5
@@ -357,6 +359,84 @@ def test_a_result_may_be_written_to() -> None:
         y.mul_(2).add_(1)
         y.square().sum().backward()
     same(model, other)
+
+
+class Squashed(nn.Module):
+    """What it gives is what its gradient needs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(*(m for _ in range(4) for m in (nn.Linear(8, 8), nn.Sigmoid())))
+
+    def forward(self, x: ts.Tensor, y: ts.Tensor) -> ts.Tensor:
+        return self.layers(x + y.sin())
+
+
+def test_writing_to_a_result_that_is_saved_is_an_error() -> None:
+    model, other, compiled = pair(Squashed)
+    x = ts.randn(5, 8)
+    for _ in range(8):
+        for run in (model, compiled):
+            y = run(x, x)
+            y.square().sum().backward()
+        same(model, other)
+    for run in (model, compiled):
+        y = run(x, x)
+        y.add_(1)
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            y.sum().backward()
+    assert "backward" in plans(compiled)
+
+
+def test_a_gradient_goes_to_the_tensor_that_was_given() -> None:
+    model, other, compiled = pair(Squashed)
+    for turn in range(16):
+        found = []
+        for run in (model, compiled):
+            ts.manual_seed(turn)
+            x = ts.randn(5, 8, requires_grad=True)
+            y = (x, x.detach(), x.view(5, 8), x.detach().clone().requires_grad_())[turn % 4]
+            (run(x, y) * 2).sum().backward()
+            found.append([x.grad, y.grad if y.is_leaf else None])
+        for a, b in zip(*found, strict=True):
+            assert (a is None) == (b is None) and (a is None or a.equal(b)), turn
+        same(model, other)
+    assert "backward" in plans(compiled)
+
+
+def test_transforms_and_checkpoints() -> None:
+    model, other, compiled = ready()
+    x, v = ts.randn(5, 8), ts.randn(5, 8)
+    for got, expected in zip(ts.func.jvp(compiled, (x,), (v,)), ts.func.jvp(model, (x,), (v,)), strict=True):
+        assert got.equal(expected)
+    assert ts.func.vmap(compiled)(x).equal(ts.func.vmap(model)(x))
+    square = [lambda t, run=run: run(t).square().sum() for run in (model, compiled)]
+    assert ts.func.hessian(square[1])(x[0]).equal(ts.func.hessian(square[0])(x[0]))
+    for reentrant in (False, True):
+        for run in (model, compiled):
+            given = x.clone().requires_grad_()
+            checkpoint.checkpoint(run, given, use_reentrant=reentrant).square().sum().backward()
+        same(model, other)
+
+
+def test_threads_train_one_module() -> None:
+    model, other, compiled = ready()
+    xs = [ts.randn(5, 8) for _ in range(4)]
+    expected = [ts.autograd.grad(model(x).square().mean(), list(model.parameters())) for x in xs]
+    wrong: list[int] = []
+
+    def work(k: int) -> None:
+        for _ in range(10):
+            got = ts.autograd.grad(compiled(xs[k]).square().mean(), list(other.parameters()))
+            if not all(a.equal(b) for a, b in zip(got, expected[k], strict=True)):
+                wrong.append(k)
+
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not wrong
 
 
 def test_results_that_nobody_uses() -> None:
