@@ -537,3 +537,20 @@ def test_programs_under_other_modes_run_as_python():
     assert ts.equal(ts.func.grad(lambda x: compiled(x).sum())(X), (X > 0) * 2.0)
     traced = ts.jit.trace(lambda x: compiled(x) + 1, X, check_trace=False)
     assert same(traced(-X), (-X).relu() * 2 + 1)
+
+
+def test_shapes_that_are_met_once_make_no_graphs():
+    net = nn.Sequential(*[layer for _ in range(4) for layer in (nn.Linear(4, 4), nn.LayerNorm(4), nn.GELU())])
+    compiled, seen = ts.compile(net), []
+    for length in range(1, 20):  # as of a sequence that grows
+        x = ts.randn(length, 4)
+        assert same(compiled(x), net(x))
+    assert compiled._compiled._count == 1
+    for length in (7, 7, 1):
+        x = ts.randn(length, 4)
+        assert same(compiled(x), net(x))
+    assert compiled._compiled._count == 2
+    own = ts.compile(net, backend=lambda gm, given: seen.append(gm) or gm.forward)
+    for length in range(1, 4):
+        own(ts.randn(length, 4))
+    assert len(seen) == 3

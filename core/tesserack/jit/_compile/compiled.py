@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import types
 import weakref
+from collections import Counter
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -23,8 +24,19 @@ __all__ = ["Compiled", "Entry", "config", "reset"]
 
 _all: weakref.WeakSet[Compiled] = weakref.WeakSet()
 # `attempts`: how often a run is tried that may be a graph the next time; `closer`: one that is looked at step by step.
+# `again`, `again_closely`: the call of new shapes from which on these get a graph too, once there is one; a loop whose
+# sequences grow would otherwise make graphs that are never run.
 # `smallest`: programs of fewer operators are run by Python, which calls them as fast as a graph is looked up.
-config = {"recompile_limit": 8, "attempts": 3, "closer": 5, "smallest": 8, "misses": 16}
+config = {
+    "recompile_limit": 8,
+    "attempts": 3,
+    "closer": 5,
+    "smallest": 8,
+    "misses": 16,
+    "again": 2,
+    "again_closely": 12,
+    "met": 1024,
+}
 
 
 class Entry(NamedTuple):
@@ -76,6 +88,7 @@ class Compiled:
         self._attempts = 0
         self._seeds = Seeds()
         self._count = self._misses = 0
+        self._met: Counter[Any] = Counter()
 
     @property
     def places(self) -> list[Entry]:
@@ -114,7 +127,19 @@ class Compiled:
         if name == "eager_on_recompile" or self._count >= config["recompile_limit"]:
             self._note_miss()
             return self.function(*args, **kwargs)
+        if self._count and self._is_rare(inputs.token):
+            return self.function(*args, **kwargs)
         return self._first(inputs.token, args, kwargs)
+
+    def _is_rare(self, token: Any) -> bool:
+        """Whether so few calls had such arguments that a graph of them may never be run. A program's own compiler is
+        given every one, and so is what has to be a graph."""
+        if self.fullgraph or (current_stance().force_backend or self.backend) not in PLAIN:
+            return False
+        if len(self._met) > config["met"]:
+            self._met.clear()
+        self._met[token] += 1
+        return self._met[token] < config["again_closely" if self._closely else "again"]
 
     def _note_miss(self) -> None:
         """There are as many graphs as may be, and none holds: to find that out takes longer than a call of Python."""
