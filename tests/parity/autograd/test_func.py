@@ -8,6 +8,8 @@ import tesserack as ts
 import torch
 from tesserack import nn
 
+pytestmark = pytest.mark.filterwarnings("ignore:.*jit.script:DeprecationWarning")  # PyTorch's own, of its forward mode
+
 RNG = np.random.default_rng(0)
 X, Y, M = RNG.standard_normal(4), RNG.standard_normal(4), RNG.standard_normal((3, 4))
 

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.filterwarnings("ignore:.*jit.script:DeprecationWarning")  # PyTorch's own, of its forward mode
+
 
 def point(m: Any) -> Any:
     return m.ones(1, dtype=m.float64, requires_grad=True)

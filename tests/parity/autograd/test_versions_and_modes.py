@@ -15,6 +15,8 @@ from typing import Any
 import pytest
 from outcomes import detached, error_of
 
+pytestmark = pytest.mark.filterwarnings("ignore:.*jit.script:DeprecationWarning")  # PyTorch's own, of its forward mode
+
 
 def writes_are_counted_once(m: Any) -> Any:
     x, y = m.tensor([0.5, 1.5, 2.5]), m.tensor([1.0, 2.0, 3.0])
