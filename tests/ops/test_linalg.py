@@ -332,3 +332,21 @@ def test_solving_with_many_factors(device: str, upper: bool, dtype: str) -> None
         b = ts.randn(19, n, 3, dtype=a.dtype)
         x = ts.cholesky_solve(b.to(device), factor, upper=upper).cpu()
         assert (s @ x - b).abs().max() < 60 * LIMITS[dtype]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "complex64", "complex128"])
+@pytest.mark.parametrize("upper", [False, True])
+def test_cholesky_inverse_by_halves(device: ts.device, dtype: str, upper: bool) -> None:
+    """Of sizes that are halved evenly and not, alone and in a batch, and of what the other triangle holds nothing."""
+    kind = getattr(ts, dtype)
+    for sizes in ((8,), (17,), (33,), (100,), (2, 40)):
+        n = sizes[-1]
+        x = ts.randn(*sizes, n, dtype=kind)
+        a = x @ x.mH + n * ts.eye(n, dtype=kind)
+        factor = ts.linalg.cholesky(a, upper=upper).to(device)
+        filled = factor + 7 * (ts.ones(n, n, device=device).tril(-1) if upper else ts.ones(n, n, device=device).triu(1))
+        for given in (factor, filled):
+            found = ts.cholesky_inverse(given, upper=upper).cpu()
+            product = found @ a - ts.eye(n, dtype=kind)
+            assert product.abs().max().item() < (1e-5 if dtype in ("float32", "complex64") else 1e-13)
+            assert ts.allclose(found, found.mH, atol=1e-6)

@@ -45,7 +45,8 @@ template <class T> struct Routines;
     static constexpr auto getrs = scipy_LAPACKE_##letter##getrs_work;                                                  \
     static constexpr auto potrf = scipy_LAPACKE_##letter##potrf_work;                                                  \
     static constexpr auto potrs = scipy_LAPACKE_##letter##potrs_work;                                                  \
-    static constexpr auto potri = scipy_LAPACKE_##letter##potri_work;                                                  \
+    static constexpr auto trtri = scipy_LAPACKE_##letter##trtri_work;                                                  \
+    static constexpr auto lauum = scipy_LAPACKE_##letter##lauum_work;                                                  \
     static constexpr auto sytrf = scipy_LAPACKE_##letter##sytrf_work;                                                  \
     static constexpr auto sytrs = scipy_LAPACKE_##letter##sytrs_work;                                                  \
     static constexpr auto geqrf = scipy_LAPACKE_##letter##geqrf_work;                                                  \
@@ -61,6 +62,7 @@ template <class T> struct Routines;
     static constexpr auto gelss = scipy_LAPACKE_##letter##gelss_work;                                                  \
     static constexpr auto gelsy = scipy_LAPACKE_##letter##gelsy_work;                                                  \
     static constexpr auto trsm = scipy_cblas_##letter##trsm;                                                           \
+    static constexpr auto trmm = scipy_cblas_##letter##trmm;                                                           \
     static constexpr char kAdjoint = transposed;                                                                       \
   }
 TESSERACK_LAPACK_ROUTINES(float, s, sor, 'T');

@@ -73,20 +73,20 @@ template <class A> struct Taps {
 
   Taps(const Shape& s, bool slopes) : count(s.taps()), with_slopes(slopes) {
     const size_t n = static_cast<size_t>(count * kBlock);
-    index.resize(n), weight.resize(n);
+    index.resize(n), weight.resize(n, A{1}); // 1, and a slope of 0, stay where the nearest is taken
     for (int d = 0; slopes && d < s.dims; ++d) slope[static_cast<size_t>(d)].resize(n);
   }
   size_t at(int tap, int64_t p) const { return static_cast<size_t>(tap * kBlock + p); }
 };
 
-// Coordinates held within the borders, which count as outside for the derivative; without a branch. A function of its
-// own, as those below: else the compiler finds no vectors.
+// Coordinates held within the borders, which count as outside for the derivative (if asked for); without a branch. A
+// function of its own, as those below: else the compiler finds no vectors.
 template <class A>
 __attribute__((noinline)) void hold(A* __restrict at, A* __restrict slope, int64_t count, int64_t size) {
   const A last = static_cast<A>(size - 1);
+  for (int64_t p = 0; slope != nullptr && p < count; ++p) slope[p] = (at[p] > 0) & (at[p] < last) ? slope[p] : A{0};
   for (int64_t p = 0; p < count; ++p) {
     const A x = at[p], low = x > 0 ? x : A{0};
-    slope[p] = (x > 0) & (x < last) ? slope[p] : A{0};
     at[p] = low >= last ? last : low;
   }
 }
@@ -124,7 +124,8 @@ __attribute__((noinline)) void place(A* __restrict at, const T* __restrict grid,
     for (int64_t p = 0; p < count; ++p) at[p] = ((load(grid[p * Dims]) + 1) * span - 1) / 2;
 }
 
-template <class T, class A> void locate(Located<A>& found, const Shape& s, const T* grid, int64_t count) {
+template <class T, class A>
+void locate(Located<A>& found, const Shape& s, const T* grid, int64_t count, bool with_slopes) {
   for (int d = 0; d < s.dims; ++d) {
     const size_t e = static_cast<size_t>(d);
     const int64_t size = s.size[static_cast<size_t>(s.dims - 1 - d)];
@@ -132,10 +133,10 @@ template <class T, class A> void locate(Located<A>& found, const Shape& s, const
     A *const at = found.at[e].data(), *const slope = found.slope[e].data();
     s.dims == 2 ? place<2>(at, grid + d, count, s.align, scale, span)
                 : place<3>(at, grid + d, count, s.align, scale, span);
-    std::fill_n(slope, count, scale);
+    if (with_slopes || s.padding == kReflection) std::fill_n(slope, count, scale);
     if (s.padding == kZeros || s.mode == kCubic) continue; // cubic pads each of its elements
     if (s.padding == kBorder)
-      hold(at, slope, count, size);
+      hold(at, with_slopes ? slope : nullptr, count, size);
     else
       reflect(at, slope, count, size, s.align);
   }
@@ -215,24 +216,6 @@ template <int Dims, class A> void set_linear(Taps<A>& taps, const Shape& s, cons
   }
 }
 
-template <int Dims, class A> void set_nearest(Taps<A>& taps, const Shape& s, const Located<A>& where, int64_t count) {
-  int32_t* __restrict index = taps.index.data();
-  for (int64_t p = 0; p < count; ++p) {
-    int32_t place = 0, least = 0;
-    for (size_t d = Dims; d-- > 0;) {
-      const int32_t size = static_cast<int32_t>(s.size[Dims - 1 - d]);
-      const A x = std::nearbyint(where.at[d][static_cast<size_t>(p)]);
-      // Also of coordinates that are no numbers: all elements are outside.
-      const int32_t n = static_cast<int32_t>((x >= A{0}) & (x < static_cast<A>(size)) ? x : A{-1});
-      least = std::min(least, n);
-      place = place * size + std::max(n, 0);
-    }
-    index[p] = least < 0 ? -1 : place;
-  }
-  std::fill_n(taps.weight.data(), count, A{1});
-  for (size_t d = 0; taps.with_slopes && d < Dims; ++d) std::fill_n(taps.slope[d].data(), count, A{0});
-}
-
 // The elements that coordinates name, -1 for those outside and for what is no number.
 template <class A>
 __attribute__((noinline)) void name_elements(const A* __restrict at, int32_t* __restrict number, int64_t count,
@@ -241,6 +224,23 @@ __attribute__((noinline)) void name_elements(const A* __restrict at, int32_t* __
   for (int64_t p = 0; p < count; ++p) {
     const A x = std::nearbyint(at[p]);
     number[p] = static_cast<int32_t>((x >= A{0}) & (x < end) ? x : A{-1});
+  }
+}
+
+// The number in its plane of the element in each line, -1 where the lines or the place in them lie outside.
+__attribute__((noinline)) void join_numbers(int32_t* __restrict lines, const int32_t* __restrict number, int32_t size,
+                                            int64_t count) {
+  for (int64_t p = 0; p < count; ++p) lines[p] = (lines[p] | number[p]) >= 0 ? lines[p] * size + number[p] : -1;
+}
+
+template <int Dims, class A> void set_nearest(Taps<A>& taps, const Shape& s, const Located<A>& where, int64_t count) {
+  alignas(64) std::array<int32_t, kBlock> number;
+  int32_t* const index = taps.index.data();
+  for (size_t d = Dims; d-- > 0;) {
+    const int32_t size = static_cast<int32_t>(s.size[Dims - 1 - d]);
+    int32_t* const to = d == Dims - 1 ? index : number.data();
+    name_elements(where.at[d].data(), to, count, size);
+    if (d != Dims - 1) join_numbers(index, number.data(), size, count);
   }
 }
 
@@ -256,7 +256,7 @@ template <class A> void set_cubic(Taps<A>& taps, const Shape& s, const Located<A
     for (size_t k = 0; k < 4; ++k) {
       const A offset = static_cast<A>(static_cast<int64_t>(k) - 1);
       for (int64_t p = 0; p < count; ++p) line[static_cast<size_t>(p)] = std::floor(at[p]) + offset;
-      if (s.padding == kBorder) hold(line.data(), unused.data(), count, size);
+      if (s.padding == kBorder) hold<A>(line.data(), nullptr, count, size);
       if (s.padding == kReflection) reflect(line.data(), unused.data(), count, size, s.align);
       name_elements(line.data(), numbers[d][k].data(), count, static_cast<int32_t>(size));
     }
@@ -283,7 +283,7 @@ template <class A> void set_cubic(Taps<A>& taps, const Shape& s, const Located<A
 
 template <class T, class A> void fill_taps(Taps<A>& taps, const Shape& s, const T* grid, int64_t count) {
   Located<A> where;
-  locate(where, s, grid, count);
+  locate(where, s, grid, count, taps.with_slopes);
   if (s.mode == kNearest)
     s.dims == 2 ? set_nearest<2>(taps, s, where, count) : set_nearest<3>(taps, s, where, count);
   else if (s.mode == kCubic)
@@ -298,11 +298,12 @@ template <class T, class A> void fill_taps(Taps<A>& taps, const Shape& s, const 
 #define TESSERACK_CPU_GATHERED_TAPS 1
 // By the processor's own gather, which compilers avoid.
 template <int N>
-void gather_taps(float* __restrict sums, const int32_t* index, const float* weight, const float* plane, int64_t count) {
+void gather_taps(float* __restrict sums, const int32_t* index, const float* weight, const float* plane, int64_t count,
+                 bool first) {
   constexpr int64_t lanes = kVectorBytes / 4;
   for (int64_t p = 0; p < count; p += lanes) { // a block's arrays are as long as whole registers
 #if defined(__AVX512F__)
-    __m512 sum = _mm512_loadu_ps(sums + p);
+    __m512 sum = first ? _mm512_setzero_ps() : _mm512_loadu_ps(sums + p);
     for (int tap = 0; tap < N; ++tap) {
       const __m512i at = _mm512_loadu_si512(index + tap * kBlock + p);
       const __mmask16 inside = _mm512_cmpge_epi32_mask(at, _mm512_setzero_si512());
@@ -312,7 +313,7 @@ void gather_taps(float* __restrict sums, const int32_t* index, const float* weig
     }
     _mm512_storeu_ps(sums + p, sum);
 #else
-    __m256 sum = _mm256_loadu_ps(sums + p);
+    __m256 sum = first ? _mm256_setzero_ps() : _mm256_loadu_ps(sums + p);
     for (int tap = 0; tap < N; ++tap) {
       const __m256i at = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(index + tap * kBlock + p));
       const __m256 inside = _mm256_castsi256_ps(_mm256_cmpgt_epi32(at, _mm256_set1_epi32(-1)));
@@ -326,11 +327,11 @@ void gather_taps(float* __restrict sums, const int32_t* index, const float* weig
 }
 template <int N>
 void gather_taps(double* __restrict sums, const int32_t* index, const double* weight, const double* plane,
-                 int64_t count) {
+                 int64_t count, bool first) {
   constexpr int64_t lanes = kVectorBytes / 8;
   for (int64_t p = 0; p < count; p += lanes) {
 #if defined(__AVX512F__)
-    __m512d sum = _mm512_loadu_pd(sums + p);
+    __m512d sum = first ? _mm512_setzero_pd() : _mm512_loadu_pd(sums + p);
     for (int tap = 0; tap < N; ++tap) {
       const __m256i at = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(index + tap * kBlock + p));
       const __mmask8 inside = _mm256_cmpge_epi32_mask(at, _mm256_setzero_si256());
@@ -340,7 +341,7 @@ void gather_taps(double* __restrict sums, const int32_t* index, const double* we
     }
     _mm512_storeu_pd(sums + p, sum);
 #else
-    __m256d sum = _mm256_loadu_pd(sums + p);
+    __m256d sum = first ? _mm256_setzero_pd() : _mm256_loadu_pd(sums + p);
     for (int tap = 0; tap < N; ++tap) {
       const __m128i at = _mm_loadu_si128(reinterpret_cast<const __m128i*>(index + tap * kBlock + p));
       const __m256d inside = _mm256_castsi256_pd(_mm256_cvtepi32_epi64(_mm_cmpgt_epi32(at, _mm_set1_epi32(-1))));
@@ -354,15 +355,16 @@ void gather_taps(double* __restrict sums, const int32_t* index, const double* we
 }
 #endif
 
-// Adds weight * plane[index] of `N` taps where there is an index. What stands where there is none is never used.
+// Adds weight * plane[index] of `N` taps where there is an index; the first of a place begin with zero. What stands
+// where there is none is never used.
 template <int N, class T, class A>
 void add_taps(A* __restrict sums, const int32_t* __restrict index, const A* __restrict weight,
-              const T* __restrict plane, int64_t count) {
+              const T* __restrict plane, int64_t count, bool first) {
 #ifdef TESSERACK_CPU_GATHERED_TAPS
-  if constexpr (std::is_floating_point_v<T>) return gather_taps<N>(sums, index, weight, plane, count);
+  if constexpr (std::is_floating_point_v<T>) return gather_taps<N>(sums, index, weight, plane, count, first);
 #endif
   for (int64_t p = 0; p < count; ++p) {
-    A sum = sums[p];
+    A sum = first ? A{0} : sums[p];
     for (int tap = 0; tap < N; ++tap) {
       const int32_t at = index[tap * kBlock + p];
       const A value = weight[tap * kBlock + p] * load(plane[std::max(at, 0)]);
@@ -418,9 +420,8 @@ template <class T> void forward(const Call& call) {
           take_nearest(to, index, plane, count);
           continue;
         }
-        sums.fill(0);
         for (int tap = 0; tap + 4 <= taps.count; tap += 4)
-          add_taps<4>(sums.data(), index + tap * kBlock, weight + tap * kBlock, plane, count);
+          add_taps<4>(sums.data(), index + tap * kBlock, weight + tap * kBlock, plane, count, tap == 0);
         for (int64_t p = 0; p < count; ++p) to[p] = store<T>(sums[static_cast<size_t>(p)]);
       }
     }
