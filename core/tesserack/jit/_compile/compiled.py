@@ -160,7 +160,10 @@ class Compiled:
             self._note_attempt(found)
             return result
         if kind is ProgramRecorder and len(found.module) < config["smallest"] and not self.fullgraph:
-            self.notes.append(f"it has {len(found.module)} operators, which Python calls as fast as a graph would")
+            few = f"it has {found.module.graph.num_nodes} operators"
+            calls = len(getattr(found.module, "calls", ()))
+            few += f", {calls} of them calls of Python" if calls else ""
+            self.notes.append(f"{few}, which Python calls as fast as a graph would")
             self.plain = True
             return result
         self._count += 1

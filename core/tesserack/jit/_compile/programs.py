@@ -30,6 +30,10 @@ class Program:
         return int(self.graph.num_nodes)
 
 
+# Operators that Python calls in the time that it takes to part a graph for a call; for one that gradients pass, too.
+_CALL, _COMPUTES = 3, 8
+
+
 class Step(NamedTuple):
     """Part of a program: what runs, on which values, giving which, and which are not needed any more."""
 
@@ -53,7 +57,8 @@ class PartedProgram:
         self._note_ends()
 
     def __len__(self) -> int:
-        return int(self.graph.num_nodes)
+        """How much is gained: operators, less what it takes to go on to each call and after it."""
+        return max(0, int(self.graph.num_nodes) - sum(_COMPUTES if call.computes else _CALL for call in self.calls))
 
     def _steps(self, places: list[int]) -> Iterator[Step]:
         begin, made = 0, {call.number: call for call in self.calls}

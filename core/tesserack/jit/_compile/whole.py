@@ -19,6 +19,7 @@ from tesserack.jit._compile.code import lines_of
 from tesserack.jit._compile.errors import NotProved
 from tesserack.jit._compile.flow import only_returned
 from tesserack.jit._compile.results import Makers
+from tesserack.jit._compile.state import PLAIN
 from tesserack.utils import _pytree as pytree
 
 __all__ = ["OPERATOR", "WholeCall", "WholeCalls", "check_parts", "operator", "values_of"]
@@ -43,6 +44,9 @@ class WholeCall:
         self.number = next(_numbers)
         self.outputs: list[Tensor] = []
         self._make: Any = None
+        self._plain: list[tuple[int | None, Any]] | None = None
+        self._named: dict[str, Any] = {}
+        self._returns_none = False
         _by_number[self.number] = self
         # As compilers' graphs call functions.
         shown = args[0] if function is _native._function_apply else function
@@ -76,18 +80,41 @@ class WholeCall:
             told = f"{self.line} calls {name} with what the run has made: {error.reason}"
             raise NotProved(told, error.passing, error.final) from None
         self._make = (args, kwargs)
+        self._note_plain(places, held)
+        self._returns_none = self._others == [None] and not self._like
         self.args, self.kwargs, self.tensors, self.outputs = (), {}, [], []
+
+    def _note_plain(self, places: dict[int, int], held: dict[int, Any]) -> None:
+        """Arguments that are tensors, or live on, need no making."""
+        plain: list[tuple[int | None, Any]] = []
+        for arg in self.args:
+            if isinstance(arg, Tensor):
+                plain.append((places[id(arg)], None))
+            elif isinstance(arg, PLAIN) or id(arg) in held:
+                plain.append((None, arg))
+            else:
+                return
+        if all(isinstance(value, PLAIN) or id(value) in held for value in self.kwargs.values()):
+            self._plain, self._named = plain, dict(self.kwargs)
 
     def __call__(self, *tensors: Tensor) -> list[Tensor]:
         """The tensors of its result, with these in the place of those that it was given."""
         if self._make is None:  # while it is captured
             self.result = self.first()
             return self.outputs
-        made: dict[int, Any] = {}
-        args, kwargs = (make(tensors, (), made) for make in self._make)
-        with self.regions() if self.regions else _nothing:
+        if self._plain is not None:
+            args, kwargs = [what if k is None else tensors[k] for k, what in self._plain], self._named
+        else:
+            made: dict[int, Any] = {}
+            args, kwargs = (make(tensors, (), made) for make in self._make)
+        if self.regions:
+            with self.regions():
+                result = self.function(*args, **kwargs)
+        else:
             result = self.function(*args, **kwargs)
-        leaves = pytree.tree_leaves(result)
+        if result is None and self._returns_none:
+            return self.outputs
+        leaves = [result] if type(result) is Tensor else pytree.tree_leaves(result)
         outputs = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
         others = [None if isinstance(leaf, Tensor) else leaf for leaf in leaves]
         if others != self._others or [_likeness(x) for x in outputs] != self._like:
@@ -99,11 +126,8 @@ class WholeCall:
         return outputs
 
 
-_nothing: Any = contextlib.nullcontext()
-
-
 def _likeness(x: Tensor) -> Any:
-    return (tuple(x.shape), x.stride() if x.layout is _native.strided else None, x.dtype, x.requires_grad)
+    return (x.shape, x.stride() if x.layout is _native.strided else None, x.dtype, x.requires_grad)
 
 
 def _regions() -> Any:
