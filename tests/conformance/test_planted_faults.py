@@ -15,6 +15,7 @@ import pytest
 from faults import Fault
 from faults_ranks import RANKS
 from faults_services import SERVICES
+from faults_vendors import VENDORS
 from tesserack.testing import seeds
 from tesserack.testing.conformance.areas import REQUIRED
 
@@ -23,7 +24,7 @@ Conform = Callable[..., tuple[str, Any]]
 
 # The whole catalogue takes minutes: a tenth of it, another with every commit; FULL=1 runs all.
 SHARE = 10
-ALL_IN_PYTHON = faults.PYTHON | SERVICES | RANKS
+ALL_IN_PYTHON = faults.PYTHON | SERVICES | RANKS | VENDORS
 IN_PYTHON = seeds.turn([*ALL_IN_PYTHON], SHARE)
 IN_C = seeds.turn([*faults.NATIVE, *faults.STREAMS], SHARE)
 KERNELS = seeds.turn(REQUIRED, SHARE)
@@ -48,7 +49,7 @@ def parent(name: str) -> str:
     if name in RANKS:
         return "joined"
     late = ("onewait", "hurried", "eager", "delayed", "elsewhere", "peers", "snapshot", "frombegin", "wiping")
-    return "latehealthy" if name in late else "healthy"
+    return "latehealthy" if name in (*late, "otherstream", "atonce", "silent") else "healthy"
 
 
 @pytest.mark.parametrize("name", IN_PYTHON)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 import tesserack as ts
@@ -12,6 +14,7 @@ from tesserack.testing import cases, samples
 from tesserack.testing.conformance.areas import REQUIRED
 from tesserack.testing.conformance.card import REALS, Card, Record
 from tesserack.testing.conformance.covering import layouts_of
+from tesserack.testing.conformance.exactly import expect, real
 from tesserack.testing.conformance.values import MADE, TIED
 
 
@@ -81,6 +84,31 @@ def test_required_kernel(entry: str, card: Card, record: Record) -> None:
     assert entry not in helped, f"the required kernel {entry!r} ran on the cpu instead, first for {helped[entry]}"
 
 
+_ROW = (3.0, -1.0, 2.0, 2.0)
+#: What each kernel makes of a row of numbers, or of none: tests of one are made with the others.
+FIRST: dict[str, tuple[Callable[[Any], Any], list[Any]]] = {
+    "copy_cast": (lambda x: x[::2].contiguous(), [3, 2]),
+    "fill": (lambda x: ts.full_like(x, 7), [7, 7, 7, 7]),
+    "iota": (lambda x: ts.arange(2, 9, 3, device=x.device), [2, 5, 8]),
+    "iota, downwards": (lambda x: ts.arange(5, -4, -3, device=x.device), [5, 2, -1]),
+    "pointwise": (lambda x: x * 2 + 1, [7, -1, 5, 5]),
+    "reduce": (lambda x: ts.stack((x.sum(), x.amax(), x.amin())), [6, 3, -1]),
+    "scan": (lambda x: x.cumsum(0), [3, 2, 4, 6]),
+    "matmul": (lambda x: x.reshape(2, 2) @ x.reshape(2, 2), [[7, -5], [10, 2]]),
+    "gather": (lambda x: x.gather(0, ts.tensor([2, 0], device=x.device)), [2, 3]),
+    "scatter": (lambda x: x.scatter(0, ts.tensor([1, 3], device=x.device), x[:2]), [3, 3, 2, -1]),
+    "sort": (lambda x: x.sort(stable=True).indices, [1, 2, 3, 0]),
+}
+
+
+@pytest.mark.parametrize("name", FIRST)
+def test_first_values(name: str, card: Card, record: Record) -> None:
+    """A few plain numbers, before much is built upon them."""
+    record.case(op=name.partition(",")[0], dtype=card.real, direction="required")
+    call, wanted = FIRST[name]
+    expect(call(real(np.array(_ROW), card)), np.array(wanted), name, f"of {list(_ROW)}", card)
+
+
 def test_every_kernel_has_a_use(card: Card) -> None:
     """No kernel stands under a name that nothing asks for. Seen of backends in Python only."""
     unused = [f"{name!r} is never called: {why}" for name, why in card.capabilities["unused"].items()]
@@ -111,8 +139,39 @@ def test_declared_dtype(dtype: str, card: Card) -> None:
 def test_errors_come_from_kernels(card: Card) -> None:
     """What only the device can see: an index out of range, a division by zero."""
     x = ts.arange(4.0, device=card.device)
-    with pytest.raises(IndexError):
+    refused = False
+    try:
         x.gather(0, ts.tensor([7], device=card.device)).cpu()
+    except IndexError:
+        refused = True
+    assert refused, f"gather on {card.name}: the index 7 of 4 elements is not refused, by the call or the next wait"
     with pytest.raises((RuntimeError, ZeroDivisionError), match="ZeroDivision"):
         (ts.ones(3, dtype=ts.int64, device=card.device) // 0).cpu()
     assert (x + 1).tolist() == [1.0, 2.0, 3.0, 4.0]
+
+
+def test_errors_are_told_by_waiting(card: Card) -> None:
+    """By the call, or by the next wait: nothing has to be copied for that."""
+    x = ts.arange(4.0, device=card.device)
+    try:
+        x.gather(0, ts.tensor([7], device=card.device))
+        ts.synchronize(card.device)
+    except IndexError:
+        return
+    pytest.fail(f"gather on {card.name}: synchronize does not tell that an index was out of range", pytrace=False)
+
+
+@pytest.mark.parametrize("index", (2**32 + 1, -(2**32) + 1, 2**31 + 1))
+@pytest.mark.parametrize("kernel", ("gather", "scatter"))
+def test_indices_have_64_bits(kernel: str, index: int, card: Card) -> None:
+    """An index whose lower half would do is refused all the same."""
+    x, at = ts.arange(4.0, device=card.device), ts.tensor([index], device=card.device)
+    try:
+        (x.gather(0, at) if kernel == "gather" else x.scatter(0, at, x[:1] + 7)).cpu()
+    except IndexError:
+        return
+    pytest.fail(
+        f"{kernel} on {card.name}: the index {index} of 4 elements is not refused: the kernel takes the lower 32 bits "
+        "of it, or the nearest that there is",
+        pytrace=False,
+    )

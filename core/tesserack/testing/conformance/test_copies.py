@@ -12,6 +12,7 @@ import pytest
 import tesserack as ts
 from tesserack.testing import cases
 from tesserack.testing.conformance.card import Card, Record
+from tesserack.testing.conformance.exactly import expect
 from tesserack.testing.samples import Input
 
 SIZES = (0, 1, 7, 64, 1000, 70_001)
@@ -155,7 +156,7 @@ def test_a_copy_writes_nothing_else(card: Card) -> None:
         around[begin:end].copy_(ts.full((end - begin,), 9, dtype=ts.uint8))
         expected = np.full(200, 7, np.uint8)
         expected[begin:end] = 9
-        np.testing.assert_array_equal(around.cpu().numpy(), expected, err_msg=f"bytes {begin} to {end}")
+        expect(around, expected, "copy_cast of uint8", f"bytes {begin} to {end} of 200 written", card)
 
 
 def test_broadcast(card: Card) -> None:
@@ -188,7 +189,34 @@ def test_cast(source: str, dtype: str, card: Card, record: Record) -> None:
         there = here.to(card.device) if layout == "contiguous" else ts.stack((here, here), 1).to(card.device)[:, 1]
         found = there.to(getattr(ts, dtype))
         assert found.device.type == card.name
-        np.testing.assert_array_equal(cases.values(found), expected, err_msg=f"{source} to {dtype}, {layout}")
+        expect(found, expected, f"copy_cast of {source} to {dtype}", layout, card)
+
+
+@pytest.mark.parametrize(
+    ("source", "dtype"), [("float32", "float16"), ("float64", "float16"), ("float64", "float32"), ("int32", "float16")]
+)
+def test_casts_beyond_the_largest_number(source: str, dtype: str, card: Card, record: Record) -> None:
+    """Become infinite, from half a step beyond it on; not the largest number."""
+    record.case(op=f"to (from {source})", dtype=dtype, direction="forward")
+    card.needs(source, dtype)
+    largest = float(np.finfo(dtype).max)
+    step = largest - float(np.nextafter(np.finfo(dtype).max, np.zeros((), dtype)))
+    given = (
+        np.array([largest, largest + step / 2, largest + 2 * step, largest * 1.5]).round()
+        if source == "int32"
+        else (np.array([largest, largest + step / 4, largest + step / 2, largest * 4, np.inf]))
+    )
+    given = np.concatenate((given, -given))
+    with np.errstate(over="ignore"):
+        expected = given.astype(source).astype(dtype).astype(np.float64)
+    found = cases.values(ts.from_numpy(given.astype(source)).to(card.device).to(getattr(ts, dtype)))
+    wrong = np.flatnonzero(found != expected)
+    if wrong.size:
+        pytest.fail(
+            f"copy_cast of {source} to {dtype} on {card.name}: {given[wrong[0]]:.9g} becomes {found[wrong[0]]:.9g}, "
+            f"not {expected[wrong[0]]:.9g}: casts beyond the largest number are infinite",
+            pytrace=False,
+        )
 
 
 def cast_by_numpy(values: np.ndarray[Any, Any], dtype: str) -> np.ndarray[Any, Any]:

@@ -214,6 +214,20 @@ def test_truth_is_0_or_1(name: str, card: Card, record: Record) -> None:
     expect(found.contiguous().view(ts.uint8), wanted.astype(np.uint8), f"{name} of bool", "bytes of 12 elements", card)
 
 
+@pytest.mark.parametrize("byte", (2, 128, 255))
+def test_truth_is_not_0(byte: int, card: Card, record: Record) -> None:
+    """Memory that is seen as bool may hold other bytes: a reduction takes them for true, as a copy does."""
+    record.case(op="reduce", dtype="bool", direction="edges")
+    some = (np.arange(12).reshape(3, 4) > 3) * np.uint8(byte)
+    x = made(some, "uint8", card).view(ts.bool)
+    for name, found, wanted in (
+        ("any", x.any(1), [False, True, True]),
+        ("all", x.all(1), [False, True, True]),
+        ("any", x.any(), True),
+    ):
+        expect(found, np.array(wanted), f"reduce, {name} of bool", f"bytes 0 and {byte}", card)
+
+
 # --- large integers ---------------------------------------------------------------------------------------------------
 
 _BIG = 2**53 + 1  # the first whole number that float64 does not hold
@@ -302,6 +316,11 @@ def test_long_sums(dtype: str, card: Card, record: Record) -> None:
     expect(x.sum(), rounded(ones.sum(), dtype), f"reduce, sum of {dtype}", "3 x 4100", card)
     expect(x.t().sum(0), rounded(ones.sum(1), dtype), f"reduce, sum of {dtype}", "columns of 4100, transposed", card)
     expect(x.cumsum(1), rounded(ones.cumsum(1), dtype), f"scan, sum of {dtype}", "rows of 4100", card)
+    # Halves beside numbers that would swallow them, were sums kept in the dtype, in whatever order they are added.
+    small = np.array([2048.0, *[0.5] * 61, -2048.0, 0.5])
+    found = there(small, dtype, card)
+    expect(found.sum(), small.sum(), f"reduce, sum of {dtype}", "64 elements, of which two are large", card)
+    expect(found.mean(), rounded(small.mean(), dtype), f"reduce, mean of {dtype}", "64 elements, two large", card)
 
 
 MANY = (255, 257, 1025, 4097, 65_537, 70_001)

@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 
 import tesserack as ts
-from tesserack.testing import cases
 from tesserack.testing.conformance.card import Card
-from tesserack.testing.conformance.exactly import real
+from tesserack.testing.conformance.exactly import expect, real
 
 
 def fill_of(number: int, count: int) -> np.ndarray[Any, Any]:
@@ -112,9 +111,10 @@ def test_kernels_take_any_offset(card: Card) -> None:
     x = real(array, card)
     for begin in (1, 2, 3, 5, 7, 13, 31):
         part, wanted = x[begin:], array[begin:]
-        np.testing.assert_array_equal(cases.values(part * 2), wanted * 2)
-        np.testing.assert_array_equal(cases.values(ts.cumsum(part[:50], 0)), np.cumsum(wanted[:50]))
-        assert part.sum().item() == wanted.sum()
+        what = f"from element {begin} of a block on"
+        expect(part * 2, wanted * 2, f"pointwise of {card.real}", what, card)
+        expect(ts.cumsum(part[:50], 0), np.cumsum(wanted[:50]), f"scan of {card.real}", what, card)
+        expect(part.sum(), np.array(wanted.sum()), f"reduce of {card.real}", what, card)
 
 
 def registered(card: Card) -> tuple[Any, Any]:

@@ -153,6 +153,7 @@ class Findings:
     failed: dict[str, list[tuple[samples.Sample, str]]] = field(default_factory=dict)
     sound: list[samples.Sample] = field(default_factory=list)
     unsteady: str | None = None
+    kept: bool = False  # a call was right, and wrong when it was made again
     waits: Waits = field(default_factory=Waits)
 
     def add(self, layout: str, sample: samples.Sample, measured: Measured) -> None:
@@ -189,6 +190,8 @@ class Findings:
         problems = [problem for failures in self.failed.values() for _, problem in failures]
         if self.unsteady:
             return self.unsteady
+        if self.kept:
+            return "the second of two same calls is wrong: the kernel keeps something from one to the next"
         if all(problem.startswith("raised ") for problem in problems):
             return f"raises {problems[0].removeprefix('raised ')}"
         if "contiguous" in good and bad:

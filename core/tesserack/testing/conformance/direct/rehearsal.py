@@ -109,6 +109,29 @@ def source_may_go(slots: Slots) -> str | None:
     return None
 
 
+def freed_in_order(slots: Slots) -> str | None:
+    """What the stream still does with a block when it is freed is done with what was in it."""
+    size = 1 << 20
+    for turn in range(6):
+        data = _bytes(size, turn)
+        handle, kept = slots.alloc(size), slots.alloc(size)
+        slots.write(handle, 0, bytearray(data))
+        slots.copy(kept, 0, handle, 0, size)
+        slots.free(handle, size)
+        other = slots.alloc(size)  # which may be where the first was
+        slots.write(other, 0, bytearray(size))
+        slots.wait()
+        found = slots.read(kept, 0, size)
+        for block in (kept, other):
+            slots.free(block, size)
+        if found != bytes(data):
+            return (
+                f"free: a copy of {size} bytes that was given to the stream before it reads what came after: memory is "
+                "freed when the stream comes there, as work that uses it may be under way"
+            )
+    return None
+
+
 def memory_goes_back(slots: Slots) -> str | None:
     """What is freed can be had again."""
     data = _bytes(_LARGE, 1)
@@ -186,6 +209,7 @@ CHECKS: dict[str, Callable[[Slots], str | None]] = {
         copies_to_host,
         copies_within,
         source_may_go,
+        freed_in_order,
         host_pointer_agrees,
         blocks_are_aligned,
         too_much_is_refused,
