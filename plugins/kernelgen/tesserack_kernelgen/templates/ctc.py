@@ -8,6 +8,7 @@ from tesserack.backends import LaunchPlan
 
 from tesserack_kernelgen.call import Call
 from tesserack_kernelgen.dtypes import ITEMSIZE, STORAGE, name_of
+from tesserack_kernelgen.emit import EXP_PLAIN
 from tesserack_kernelgen.kernel import Kernel
 from tesserack_kernelgen.templates._registry import template
 
@@ -18,7 +19,7 @@ _HELPERS = """
 DEVICE {c} log_sum({c} a, {c} b, {c} c, {c} none) {{
   {c} top = a > b ? a : b;
   top = top > c ? top : c;
-  return top > none ? top + log(exp(a - top) + exp(b - top) + exp(c - top)) : top;
+  return top > none ? top + log({exp}(a - top) + {exp}(b - top) + {exp}(c - top)) : top;
 }}
 """
 
@@ -39,6 +40,8 @@ class _Sequences:
         self.blank = kernel.number(blank, "i64")
         self.group = 1 if call.device.serial else call.device.group
         self.barrier = "BARRIER;" if self.group > 1 else ""
+        #: As in rows: processors' drivers call a function for each exp.
+        self.exp = "exp_plain" if call.device.serial else "exp"
 
     def each(self, name: str, end: str, begin: str = "0") -> str:
         """The head of a loop that the items of a group share."""
@@ -73,7 +76,8 @@ class _Sequences:
 
     def launch(self, body: str) -> Any:
         """A group for every sequence."""
-        return self.kernel.launch(body, (self.batch,), (self.group,), _HELPERS.format(c=self.c))
+        plain = EXP_PLAIN[self.c] if self.exp == "exp_plain" else ""
+        return self.kernel.launch(body, (self.batch,), (self.group,), plain + _HELPERS.format(c=self.c, exp=self.exp))
 
 
 @template("ctc_loss")
@@ -149,7 +153,7 @@ def ctc_loss_backward(call: Call) -> Any:
           if (other < s) {{ first = 0; break; }}
           sum += {shares.load(f"{own} + other", c)};
         }}
-      if (first) {{ {out.store(f"{to} + mine", f"grad * (exp({q.log_prob('mine')}) - sum)", c)} }}
+      if (first) {{ {out.store(f"{to} + mine", f"grad * ({q.exp}({q.log_prob('mine')}) - sum)", c)} }}
     }}"""
     return LaunchPlan(
         [
@@ -163,7 +167,7 @@ def ctc_loss_backward(call: Call) -> Any:
     return;
   }}
   for (idx t = last; t >= 0; --t) {{
-    {q.each("k", q.classes)} {{ {out.store(f"{to} + k", f"grad * exp({q.log_prob('k')})", c)} }}
+    {q.each("k", q.classes)} {{ {out.store(f"{to} + k", f"grad * {q.exp}({q.log_prob('k')})", c)} }}
     {q.each("s", "used")} {{
       {c} rest = s + 2 >= used ? 0 : none;
       if (t < last) {{
@@ -173,7 +177,7 @@ def ctc_loss_backward(call: Call) -> Any:
       }}
       {now.store(f"{own} + s", f"rest + {q.log_prob(q.label('s'))}", c)}
       const {c} way = {alphas.load(f"(n * {q.steps} + t) * {q.row} + s", c)} + rest + loss;
-      {shares.store(f"{own} + s", "way > none ? exp(way) : 0", c)}
+      {shares.store(f"{own} + s", f"way > none ? {q.exp}(way) : 0", c)}
     }}
     {q.barrier}
     {add}
