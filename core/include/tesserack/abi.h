@@ -265,7 +265,7 @@ typedef struct ts_kernel {
   size_t struct_size;
   ts_kernel_fn run;
   void* ctx;         /* handed back as ts_call.kernel_ctx */
-  uint64_t dtypes;   /* bit per dtype that any tensor of the call may have; 0: those below COMPLEX64 */
+  uint64_t dtypes;   /* bit per dtype of its tensors; 0: those below COMPLEX64 that the device computes with */
   uint32_t layouts;
   uint32_t flags;    /* TS_K_* */
   int (*prepare)(const ts_call* call, ts_step* out); /* Since 1.1. Optional: a call that will be run again and again.
