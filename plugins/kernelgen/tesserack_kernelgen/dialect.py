@@ -37,7 +37,8 @@ class Dialect:
         vectors: names of vector types by type of element, ``{n}`` for how many there are. They add, multiply and
             ``fma`` element by element and are made of one number by a cast. For devices that are ``serial``.
         vector_functions: whether functions of mathematics, comparisons, ``?:``, ``vload{n}`` and ``vstore{n}`` work on
-            them as OpenCL has them.
+            them as OpenCL has them. Then ``vectors`` has those of ``f32``, ``i32`` and ``u32``, and where the device
+            computes with float64, of ``f64``, ``i64`` and ``u64``.
     """
 
     name: str
