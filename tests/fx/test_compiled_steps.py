@@ -8,6 +8,7 @@ import pytest
 import tesserack as ts
 import tesserack.nn.functional as F
 from tesserack import compiler, nn, optim
+from tesserack.autograd import _whole
 from tesserack.jit._compile.compiled import config
 from tesserack.optim import lr_scheduler
 
@@ -337,3 +338,17 @@ def test_averages_of_weights_are_kept():
 
         results.append([*made.run(ts.compile(step) if compiles else step), *mean.state_dict().values()])
     assert alike(*results)
+
+
+def test_each_thread_that_captures_takes_its_own_calls(monkeypatch):
+    made, plain = Trained(momentum), Trained(momentum)
+    step = ts.compile(made.made_step())
+
+    class Takers(list):
+        def append(self, taker):
+            super().append(taker)
+            super().append(lambda *call: NotImplemented)  # that of another thread, which came later
+
+    monkeypatch.setattr(_whole, "takers", Takers())
+    assert alike(plain.run(plain.made_step()), made.run(step))
+    assert step._compiled._count > 0

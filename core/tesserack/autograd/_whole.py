@@ -36,7 +36,11 @@ def take(
     ``computes``: it changes nothing but its arguments. ``divisible``: what it does are steps of a graph, if they are
     known.
     """
-    return takers[-1](function, args, kwargs, computes, divisible) if takers else NotImplemented
+    for taker in reversed(takers):  # of which each takes calls of its own thread
+        found = taker(function, args, kwargs, computes, divisible)
+        if found is not NotImplemented:
+            return found
+    return NotImplemented
 
 
 def add_entry(function: Any) -> None:
@@ -73,7 +77,11 @@ item_takers: list[Callable[[Any], Any]] = []  # what is asked for numbers of ten
 
 
 def _item(tensor: Any) -> Any:
-    return item_takers[-1](tensor) if item_takers else NotImplemented
+    for taker in reversed(item_takers):
+        found = taker(tensor)
+        if found is not NotImplemented:
+            return found
+    return NotImplemented
 
 
 def watch_methods() -> None:
