@@ -104,6 +104,17 @@ def optimizers_in_backward(rank: int, ranks: int, first: bool) -> None:
     torch.testing.assert_close(list(net.parameters()), list(wanted.parameters()))
 
 
+def unused_are_told() -> None:
+    model = DistributedDataParallel(nn.Sequential(nn.Linear(4, 2), nn.Linear(2, 2), nn.Linear(2, 2)))
+    model.module[1].forward = lambda x: x
+    for _ in range(2):
+        try:
+            model(batch(0)).sum().backward()
+        except RuntimeError as error:
+            told = str(error)
+    assert "1.weight, 1.bias" in told and told.endswith(f"for rank {dist.get_rank()}: 2 3"), told
+
+
 def buffers_of_who_goes_on(rank: int) -> None:
     """Rank 0 ends first; the others' running statistics go on."""
     model = DistributedDataParallel(nn.BatchNorm1d(4))
@@ -166,6 +177,7 @@ def main() -> None:
     data_parallel(ranks)
     optimizers_in_backward(rank, ranks, True)
     optimizers_in_backward(rank, ranks, False)
+    unused_are_told()
     buffers_of_who_goes_on(rank)
     names(rank, ranks, sys.argv[1])
     print(f"{rank} is done", flush=True)
