@@ -195,12 +195,12 @@ class Reducer:
         order = [id(p) for p in self._parameters]
         numbers = [number for number, key in enumerate(order) if key not in self._ready]
         missing = [self.names[order[number]] for number in numbers]
+        which = f"which did not receive grad for rank {dist.get_rank(self.group)}"
         return (
-            "Expected to have finished reduction in the prior iteration before starting a new one. Parameters that "
-            f"received no gradient: {', '.join(missing[:8])}{' ...' if len(missing) > 8 else ''}. If some take no part "
-            "in the loss, pass find_unused_parameters=True to DistributedDataParallel; forward must return all "
-            "tensors that the loss is made of. Parameter indices which did not receive grad for rank "
-            f"{dist.get_rank(self.group)}: {' '.join(map(str, numbers))}"
+            "Expected to have finished reduction in the prior iteration before starting a new one. If some parameters "
+            "take no part in the loss, pass find_unused_parameters=True to DistributedDataParallel; forward must "
+            f"return all tensors that the loss is made of. Parameters {which}: {', '.join(missing[:8])}"
+            f"{' ...' if len(missing) > 8 else ''}. Parameter indices {which}: {' '.join(map(str, numbers))}"
         )
 
     def _not_reached(self, outputs: Sequence[Tensor]) -> set[int]:
