@@ -10,8 +10,8 @@ namespace ts {
 template <class T> struct Unbox;
 template <> struct Unbox<const Tensor&> {
   static const Tensor& get(const Value& v) {
-    static const Tensor none;
-    return v.tag == Tag::Tensor ? v.as_tensor() : none;
+    static constexpr Value none; // as a static Tensor would be, but for a guard and a destructor in every body
+    return (v.tag == Tag::Tensor ? v : none).as_tensor();
   }
 };
 template <> struct Unbox<TensorList> {

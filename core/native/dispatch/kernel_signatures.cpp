@@ -1,6 +1,6 @@
 #include "dispatch/kernel_signatures.h"
+#include "tensor/words.h"
 #include <map>
-#include <sstream>
 
 namespace ts {
 namespace {
@@ -34,15 +34,12 @@ std::map<std::string, KernelSignature>& signatures() {
     auto* made = new std::map<std::string, KernelSignature>;
     for (const Called& c : kCalled) {
       KernelSignature& s = (*made)[c.kernel];
-      std::istringstream items(c.parameters);
-      for (std::string item; std::getline(items, item, ',');) {
-        std::istringstream words(item);
-        std::string name, changes;
-        words >> name >> changes;
+      for (std::string_view item : split(c.parameters, ',')) {
+        const std::vector<std::string> words = words_of(item); // the name, and perhaps "changes"
         const int at = static_cast<int>(s.parameters.size());
-        if (!changes.empty()) s.changing.push_back(at);
-        if (name == "seed") s.seed = at;
-        s.parameters.push_back(name);
+        if (words.size() > 1) s.changing.push_back(at);
+        if (words[0] == "seed") s.seed = at;
+        s.parameters.push_back(words[0]);
       }
     }
     return made;

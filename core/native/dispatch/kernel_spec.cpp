@@ -1,29 +1,12 @@
 #include "dispatch/kernel_spec.h"
+#include "tensor/words.h"
 #include <algorithm>
-#include <sstream>
 
 namespace ts {
 
 std::atomic<bool> kernels_withheld{false};
 
 namespace {
-
-std::vector<std::string> words_of(std::string_view text) {
-  std::istringstream in{std::string(text)};
-  std::vector<std::string> words;
-  for (std::string word; in >> word;) words.push_back(word);
-  return words;
-}
-
-std::vector<std::string_view> split(std::string_view text, char at) {
-  std::vector<std::string_view> parts;
-  while (!text.empty()) {
-    size_t end = std::min(text.find(at), text.size());
-    parts.push_back(text.substr(0, end));
-    text.remove_prefix(std::min(end + 1, text.size()));
-  }
-  return parts;
-}
 
 bool is_number(const std::string& word) {
   return !word.empty() && std::ranges::all_of(word, [](char c) { return c >= '0' && c <= '9'; });

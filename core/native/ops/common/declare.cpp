@@ -7,11 +7,11 @@
 #include "ops/common/raw.h"
 #include "ops/common/variants.h"
 #include "ops/pointwise/info.h"
+#include "tensor/words.h"
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
 #include <exception>
-#include <sstream>
 
 namespace ts {
 namespace {
@@ -360,8 +360,7 @@ Def& Def::gradient(GradFn fn) {
 }
 
 Def& Def::saves(const char* names) {
-  std::istringstream words(names);
-  for (std::string word; words >> word;) {
+  for (const std::string& word : words_of(names)) {
     int k = op_->schema->find(word);
     if (k >= 0) {
       op_->save_args |= uint64_t{1} << k;

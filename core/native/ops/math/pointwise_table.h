@@ -2,8 +2,8 @@
 #pragma once
 #include "ops/common/declare.h"
 #include "tensor/error.h"
+#include "tensor/words.h"
 #include <span>
-#include <sstream>
 #include <string>
 
 namespace ts {
@@ -32,9 +32,8 @@ template <class Row> void finish_row(Def& d, const Row& row, const std::string& 
 
 // f(name, the name that it is an alias of or "") of each.
 template <class F> void each_name(const char* names, F&& f) {
-  std::istringstream words(names);
   std::string first;
-  for (std::string name; words >> name;) {
+  for (const std::string& name : words_of(names)) {
     f(name, first);
     if (first.empty()) first = name;
   }

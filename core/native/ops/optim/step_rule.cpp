@@ -2,31 +2,18 @@
 #include "ops/optim/optim_lists.h"
 #include "runtime/empty.h"
 #include "tensor/geometry.h"
+#include "tensor/words.h"
 #include <algorithm>
 #include <cctype>
 #include <cmath>
-#include <iterator>
 #include <map>
 #include <mutex>
-#include <sstream>
 
 namespace ts::optim {
 namespace {
 
 const char* const kName = "_optimizer_step_";
 constexpr size_t kLongest = 2000;
-
-std::vector<std::string> split(std::string_view text, char at) {
-  std::vector<std::string> parts;
-  std::istringstream in{std::string(text)};
-  for (std::string part; std::getline(in, part, at);) parts.push_back(part);
-  return parts;
-}
-
-std::vector<std::string> words_of(const std::string& text) {
-  std::istringstream in(text);
-  return {std::istream_iterator<std::string>(in), {}};
-}
 
 bool mentions(std::string_view text, std::string_view name) {
   auto in_word = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; };
@@ -72,29 +59,29 @@ Tensor flat(const Tensor& t) {
 
 StepRule::StepRule(std::string_view given) : text_(given) {
   const size_t colon = given.find(':');
-  std::vector<std::string> groups = split(given.substr(0, std::min(colon, given.size())), ',');
+  std::vector<std::string_view> groups = split(given.substr(0, std::min(colon, given.size())), ',');
   TS_CHECK_VALUE(colon != given.npos && given.size() <= kLongest && groups.size() <= 3, kName,
                  ": expected a rule 'param grad,states,numbers:lines' of at most ", kLongest, " characters, got '",
                  given.substr(0, 80), "'");
   groups.resize(3);
-  std::vector<std::string> of_tensors = words_of(groups[0] + ' ' + groups[1]);
+  variables_ = concat(groups[0], ' ', groups[1]);
+  std::vector<std::string> of_tensors = words_of(variables_);
   names_ = words_of(groups[2]);
   states_ = words_of(groups[1]).size();
   numbers_ = names_.size();
-  variables_ = groups[0] + ' ' + groups[1];
   size_t results = 0;
   const bool named = words_of(groups[0]).size() == 2;
-  for (std::string& line : split(given.substr(colon + 1), ';')) {
+  for (std::string_view line : split(given.substr(colon + 1), ';')) {
     const size_t sign = line.find('=');
-    const std::string name = line.substr(0, sign);
-    if (sign != line.npos && !mentions_any(std::string_view(line).substr(sign + 1), of_tensors)) {
-      lines_.push_back(pointwise::parse(std::string_view(line).substr(sign + 1), names_));
+    const std::string name(line.substr(0, sign));
+    if (sign != line.npos && !mentions_any(line.substr(sign + 1), of_tensors)) {
+      lines_.push_back(pointwise::parse(line.substr(sign + 1), names_));
       names_.push_back(name);
       continue;
     }
     if (sign != line.npos) of_tensors.push_back(name);
     results += sign == line.npos;
-    program_lines_.push_back(std::move(line));
+    program_lines_.emplace_back(line);
   }
   TS_CHECK_VALUE(named && states_ <= kMaxStates && numbers_ <= kMaxNumbers && results == states_ + 1, kName,
                  ": expected a rule of a parameter, its gradient, at most ", kMaxStates, " states and ", kMaxNumbers,

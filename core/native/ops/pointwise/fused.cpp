@@ -1,7 +1,7 @@
 #include "ops/pointwise/fused.h"
 #include "ops/pointwise/kernel_call.h"
+#include "tensor/words.h"
 #include <map>
-#include <sstream>
 
 namespace ts {
 namespace {
@@ -17,9 +17,7 @@ pointwise::Expr parse_with(std::string_view text, const std::vector<std::string>
 }
 
 std::unique_ptr<const pointwise::Program> compile(const char* variables, const std::vector<const char*>& lines) {
-  std::vector<std::string> names;
-  std::istringstream words(variables);
-  for (std::string word; words >> word;) names.push_back(word);
+  const std::vector<std::string> names = words_of(variables);
   std::map<std::string, pointwise::Expr> known;
   std::vector<pointwise::Expr> outputs;
   for (std::string_view text : lines) {
