@@ -38,13 +38,17 @@ pybind11_add_module(_native MODULE NO_EXTRAS ${binding_sources} $<TARGET_OBJECTS
 target_link_libraries(_native PRIVATE tesserack)
 target_precompile_headers(_native PRIVATE <algorithm> <functional> <memory> <string> <vector>
                           core/native/dispatch/boxing.h core/native/python/types.h)
-# Default visibility, because inline variables of the core's headers must be one object in both libraries;
-# pybind11's own types stay hidden, which GCC would warn about.
+# Default visibility, because inline variables of the core's headers must be one object in both libraries; inline functions
+# need not be. pybind11's own types stay hidden, which GCC would warn about.
 foreach(target _native _native_bound)
   tesserack_compile_options(${target})
-  target_compile_options(${target} PRIVATE -Wno-attributes -falign-functions=64) # as the core
+  target_compile_options(${target} PRIVATE -Wno-attributes -fno-semantic-interposition -fvisibility-inlines-hidden)
   set_target_properties(${target} PROPERTIES CXX_VISIBILITY_PRESET default)
 endforeach()
+target_compile_options(_native PRIVATE -falign-functions=64) # as the core
+# What is of the binding alone is nobody else's to find.
+target_link_options(_native PRIVATE -Wl,-Bsymbolic-functions -Wl,--version-script=${PROJECT_SOURCE_DIR}/cmake/binding.map)
+set_target_properties(_native PROPERTIES LINK_DEPENDS ${PROJECT_SOURCE_DIR}/cmake/binding.map)
 set_target_properties(_native PROPERTIES INSTALL_RPATH "$ORIGIN/lib")
 install(TARGETS _native LIBRARY DESTINATION tesserack)
 
