@@ -18,7 +18,7 @@ from typing import Any, Protocol
 import tesserack as ts
 from tesserack import Tensor, _native
 from tesserack.autograd.function import Function, batching, use_vmap_rule
-from tesserack.ops.registry import operators
+from tesserack.ops.registry import operators, said
 from tesserack.utils._pytree import tree_flatten, tree_map, tree_unflatten
 
 __all__ = [
@@ -44,8 +44,7 @@ _ASKED = {"stride", "storage_offset", "element_size", "is_contiguous", "is_signe
 _SHOWN = {"itemsize", "layout", "is_sparse", "is_sparse_csr", "is_quantized", "is_nested", "is_meta", "real", "imag",
           "H", "mH"}  # fmt: skip
 # Those whose results are views of their argument where its layout allows it.
-_MAYBE_VIEWS = {"reshape", "view", "flatten", "contiguous", "to", "float", "double", "half", "bfloat16", "long", "int",
-                "bool"}  # fmt: skip
+_MAYBE_VIEWS = {"reshape", "view", "flatten", "contiguous", "to"}
 
 
 class Rules(Protocol):
@@ -305,7 +304,11 @@ def run(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
             found = _rules[0].by_name(name, args, kwargs)
         except Unbatchable:
             return _each(func, level, count, args, kwargs, state)
-        if name in _MAYBE_VIEWS and found.dtype is args[0].dtype and _memory(found) != _memory(args[0]):
+        if (
+            (name in _MAYBE_VIEWS or name in said("cast"))
+            and found.dtype is args[0].dtype
+            and _memory(found) != _memory(args[0])
+        ):
             state.copied = True  # an entry might have been a view
         return found
     finally:

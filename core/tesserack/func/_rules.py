@@ -16,8 +16,7 @@ __all__ = ["by_name", "written"]
 
 # Of one tensor and, right after it, dims or a dim.
 _WITH_DIMS = re.compile(r"\(Tensor self, int(\[1\])?\?? dim[ ,=)](?!.*Tensor .*->)[^>]*-> (\(?)Tensor")
-_LIKE = {"clone", "detach", "contiguous", "zeros_like", "ones_like", "full_like", "empty_like", "to", "float", "double",
-         "half", "bfloat16", "long", "int", "bool", "conj"}  # fmt: skip
+_LIKE = {"clone", "detach", "contiguous", "zeros_like", "ones_like", "full_like", "empty_like", "to", "conj"}
 _WRITES = {"copy_", "fill_", "zero_", "masked_fill_", "clamp_", "clip_", "pow_"}
 
 
@@ -54,7 +53,7 @@ def by_name(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return _reduced(name, *args, **kwargs)
     if name in _with_dims(many=False):
         return _along(name, *args, **kwargs)
-    if name in _LIKE:
+    if name in _LIKE or name in said("cast"):
         x, *rest = args
         if not _batched(x) or any(isinstance(v, Tensor) for v in (*rest, *kwargs.values())):
             raise Unbatchable(name)

@@ -12,11 +12,9 @@ from tesserack.nested._dispatch import plain
 from tesserack.nested._handlers import handles, unsupported
 from tesserack.nested._size import ragged_size
 from tesserack.nested._tensor import NestedTensor, wrap, wrap_like
+from tesserack.ops.registry import said
 
-_CONVERSIONS = (
-    *("to", "type", "type_as", "cpu", "float", "double", "half", "bfloat16", "long", "int", "short", "char"),
-    *("byte", "bool", "cfloat", "cdouble", "pin_memory"),
-)
+_CONVERSIONS = ("to", "type", "type_as", "cpu", "pin_memory", *sorted(said("cast")))
 _LIKE = ("empty_like", "full_like", "ones_like", "rand_like", "randint_like", "randn_like", "zeros_like")
 _FILLS = ("fill_", "zero_", "normal_", "uniform_", "bernoulli_", "exponential_", "random_", "detach_")
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import tesserack as ts
 from tesserack import Tensor
+from tesserack.ops.registry import said
 from tesserack.sparse._dispatch import assign, empty_of, kernel, layout_name, pass_on, refuse
 from tesserack.sparse._parts import build, is_sparse, like, make, parts_of, values_of
 
@@ -13,9 +14,8 @@ __all__: list[str] = []
 
 # Made of _to_copy, or of nothing but metadata.
 pass_on(
-    *("to.dtype", "to.device", "to.other", "to.dtype_layout", "type_as", "cpu", "float", "double", "half"),
-    *("bfloat16", "long", "int", "short", "char", "byte", "bool", "cfloat", "cdouble", "detach"),
-    *("is_conj", "is_neg"),
+    *("to.dtype", "to.device", "to.other", "to.dtype_layout", "type_as", "cpu", *sorted(said("cast"))),
+    *("detach", "is_conj", "is_neg"),
 )
 
 

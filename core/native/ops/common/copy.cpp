@@ -133,6 +133,7 @@ Scalar local_scalar_dense(const Tensor& self) {
 void declare_casts() {
 #define CAST(name, type)                                                                                               \
   def(name "(Tensor(a) self, *, MemoryFormat? memory_format=None) -> Tensor(a)")                                       \
+      .facts("cast")                                                                                                   \
       .body<cast<DType::type>>()                                                                                       \
       .method_only()                                                                                                   \
       .doc("self.to(" name "): self if it has that dtype already.")

@@ -20,8 +20,8 @@ bool is_policy(std::string_view name) {
 }
 
 bool known(std::string_view word) {
-  constexpr std::string_view kWords[] = {"elementwise",      "zero",        "linear", "stored",
-                                         "stored:complex32", "stored:none", "leaf",   "leaf:inplace"};
+  constexpr std::string_view kWords[] = {"elementwise", "zero", "linear",       "stored", "stored:complex32",
+                                         "stored:none", "leaf", "leaf:inplace", "cast"};
   constexpr std::string_view kAutocast = "autocast:";
   if (word.starts_with("alias:") || word.starts_with("kernel:")) return true;
   if (!word.starts_with(kAutocast)) return std::ranges::find(kWords, word) != std::end(kWords);

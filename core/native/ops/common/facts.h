@@ -10,6 +10,7 @@
 //   leaf               made of others here, and one operator in ATen, its in-place form too; leaf:inplace: that alone
 //   autocast:P         in regions of autocast it runs by policy P; autocast:P/Q: Q where memory is not the host's.
 //                      lower, float32, widest, first, exempt: AutocastPolicy (extend/autocast.h); - : as elsewhere
+//   cast               the tensor in the dtype that it is named after
 //   alias:NAME         the same operator by another name
 //   kernel:NAME        its code, or that of its parts, asks for this kernel, which no declaration has as data, and does
 //                      without where a card has none or it declines
