@@ -94,7 +94,7 @@ def state_of(tensor: Tensor) -> Any:
     """What a pickle or a copy keeps of an instance besides its elements: attributes, slots, or what its class says."""
     given = getattr(type(tensor), "__getstate__", None)
     if given is not None and given is not getattr(object, "__getstate__", None):
-        return tensor.__getstate__()  # type: ignore[attr-defined]
+        return tensor.__getstate__()
     slots = slots_of(tensor)
     return (tensor.__dict__, slots) if slots else tensor.__dict__
 

@@ -51,7 +51,7 @@ def _read_identity(identity: Any) -> tuple[Any, ...]:
     return words
 
 
-def _slice(whole: Storage, kind: StorageKind, place: Any) -> Storage:
+def _slice(whole: Any, kind: StorageKind, place: Any) -> Storage:
     """Some elements of a storage as one of their own, as very old versions wrote them: ``(name, begin, count)``."""
     known = type(place) is tuple and len(place) == 3 and isinstance(whole, TypedStorage)
     if not known or not all(type(n) is int and 0 <= n < 2**62 for n in place[1:]):
@@ -183,7 +183,7 @@ def read_legacy_with(file: BinaryIO, size: int, place: Place, unpickle: Unpickle
     """The same by another reader of pickles, which gets the pickle, what makes storages of persistent ids, and where in
     the bytes the pickle begins; and one that only meets those ids, for the storages' bytes come after the pickle."""
     start = file.tell()
-    data = bytearray(size)
+    data: Any = bytearray(size)  # is read as bytes are, and not copied to be some
     del data[read_into(file, memoryview(data)) :]
     positions = [_MAGIC_SIZE]
     for _ in range(4):  # protocol, system, structure, keys

@@ -7,6 +7,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
+from tesserack import _native
 from tesserack._native import Operator, OperatorMethod, Tensor
 from tesserack.compat import _facade
 from tesserack.compat._overridable import asks
@@ -28,7 +29,7 @@ def _index() -> tuple[_Functions, dict[Any, str]]:
             if not callable(value) or isinstance(value, type):
                 continue
             names.setdefault(value, f"{module.__name__}.{name}")
-            if name[0].islower() and not name.endswith("_") and (isinstance(value, Operator) or asks(value)):
+            if name[0].islower() and not name.endswith("_") and _asks(value):
                 found.setdefault(module, []).append(value)
     for name in dir(Tensor):
         value = getattr(Tensor, name)
@@ -37,6 +38,21 @@ def _index() -> tuple[_Functions, dict[Any, str]]:
             if isinstance(value, (Operator, OperatorMethod)):
                 found.setdefault(Tensor, []).append(value)
     return found, names
+
+
+@functools.cache
+def _of_tensors() -> frozenset[str]:
+    """The operators that are given tensors; others make them."""
+    records = _native._operators()
+    return frozenset(r["base"] for r in records if "Tensor" in r["schema"].partition("(")[2].rpartition(" -> ")[0])
+
+
+def _asks(function: Any) -> bool:
+    """Whether there is something to ask in what the function has to be given, and it does."""
+    if isinstance(function, Operator):
+        return function.__name__ in _of_tensors()
+    needed = inspect.signature(function).parameters.values() if asks(function) else ()
+    return any(each.default is each.empty for each in needed)
 
 
 def get_overridable_functions() -> _Functions:
