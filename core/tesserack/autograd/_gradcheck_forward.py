@@ -72,7 +72,7 @@ def check_undefined_tangents(func: Callable[..., Any], arguments: Sequence[Any],
             place = next(k for k, a in enumerate(arguments) if a is tensor)
             duals[place] = _dual(tensor, None)
             zeros = [t for _, t in _unpacked(func, duals)]
-            duals[place] = tensor.detach()
+            duals[place] = _plain(tensor)
             outputs = [y for y in outputs_of(func, duals) if y.is_floating_point() or y.is_complex()]
             missing = [forward_ad.unpack_dual(y).tangent for y in outputs]
             for index, (one, other) in enumerate(zip(zeros, missing, strict=False)):
@@ -80,6 +80,11 @@ def check_undefined_tangents(func: Callable[..., Any], arguments: Sequence[Any],
                     continue
                 raise GradcheckError(f"Mismatch in tangent values for output with index: {index} when input: {number} "
                                      "has an undefined tangent value.")  # fmt: skip
+
+
+def _plain(tensor: Tensor) -> Tensor:
+    """Without a tangent, yet what gradients are taken by where the function takes some."""
+    return tensor.detach().requires_grad_(tensor.requires_grad)
 
 
 def _tangent_of(argument: Any, wanted: list[Tensor], given: list[Tensor]) -> Tensor | None:
@@ -99,7 +104,7 @@ def check_batched_forward(func: Callable[..., Any], arguments: Sequence[Any], at
 
         def along(tangent: Tensor, tensor: Tensor = tensor) -> tuple[Tensor, ...]:
             with forward_ad.dual_level():
-                plain = [a.detach() if isinstance(a, Tensor) else a for a in arguments]
+                plain = [_plain(a) if isinstance(a, Tensor) else a for a in arguments]
                 place = next(k for k, a in enumerate(arguments) if a is tensor)
                 plain[place] = forward_ad.make_dual(tensor.detach(), tangent)
                 found = [forward_ad.unpack_dual(y) for y in outputs_of(func, plain)]

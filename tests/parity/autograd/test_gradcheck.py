@@ -94,3 +94,14 @@ def test_how_often_tangents_are_taken(compare_program: Callable[..., None]) -> N
         return counts
 
     compare_program(program)
+
+
+def test_forward_over_backward_of_two_inputs(compare_program: Callable[..., None]) -> None:
+    """A gradient's outputs follow which inputs want one, whichever has a tangent."""
+
+    def program(m: Any) -> bool:
+        x, y = m.arange(1.0, 4.0, dtype=m.float64), m.arange(2.0, 5.0, dtype=m.float64)
+        inputs = (x.requires_grad_(), y.requires_grad_())
+        return bool(m.autograd.gradgradcheck(lambda a, b: a * b.sin(), inputs, check_fwd_over_rev=True))
+
+    compare_program(program)
