@@ -69,3 +69,16 @@ def test_gradients_flow_through_a_graph_as_through_the_program() -> None:
         for a, b in zip(ours, theirs, strict=True):
             assert (a.grad is None) == (b.grad is None), seed
             assert a.grad is None or same_bits(a.grad, b.grad), f"Program({seed})"
+
+
+@pytest.mark.parametrize("operator", ["neg", "bitwise_not", "logical_not"])
+def test_a_call_is_not_undone_once_its_result_is_written_to(operator: str) -> None:
+    def program(x):
+        y = getattr(ts, operator)(x)
+        y[0] = True
+        return [getattr(ts, operator)(y)]
+
+    x = ts.tensor([True, False, True]) if operator != "neg" else ts.tensor([2.0, 3.0])
+    recorded, _ = record(program, x)
+    for name, graph in graphs(recorded):
+        assert same_bits(run(graph, x)[0], program(x)[0]), name

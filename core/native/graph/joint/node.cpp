@@ -283,13 +283,13 @@ std::vector<Tensor> run_joint(const Executor& whole, std::shared_ptr<const Joint
     GradMode off(false);
     hold(*node, j, inputs, captures);
     node->drawn = positions(j.random);
-    std::vector<Tensor> all;
-    if (!j.constants.empty()) {
-      all.assign(captures.begin(), captures.end());
+    if (j.constants.empty()) {
+      outs = j.forward->run(inputs, captures, {});
+    } else {
+      std::vector<Tensor> all(captures.begin(), captures.end());
       all.insert(all.end(), j.constants.begin(), j.constants.end());
-      captures = all;
+      outs = j.forward->run(inputs, all, {});
     }
-    outs = j.forward->run(inputs, captures, {});
   }
   node->kept.reserve(j.kept.size());
   node->metas.resize(j.n_outputs);

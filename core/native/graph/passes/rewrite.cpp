@@ -60,9 +60,9 @@ Id plus_zero(const Place& p) { // -0.0 + 0 is +0.0
   return whole && p.is_number(1, 0) && !p.arg(1).is_value && p.arg(1).tag == Tag::Int ? p.tensor(0) : kNone;
 }
 Id itself(const Place& p) { return p.is_tensor(0) ? p.tensor(0) : kNone; }
-Id undone(const Place& p) { // f(f(x)) is x
+Id undone(const Place& p) { // f(f(x)) is x, unless f(x) was written to meanwhile
   const Node* made = p.maker(0, p.n.op);
-  return made ? p.source(*made) : kNone;
+  return made && !p.memory.is_written(p.tensor(0)) ? p.source(*made) : kNone;
 }
 Id repeated(const Place& p) { // f(f(x)) is f(x)
   return p.maker(0, p.n.op) ? p.tensor(0) : kNone;
