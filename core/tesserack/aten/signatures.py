@@ -11,9 +11,9 @@ from tesserack import Tensor, _native
 from tesserack.ops.layers import REDUCTIONS
 from tesserack.ops.registry import operators
 
-__all__ = ["SCHEMAS", "SIGNATURES"]
+__all__ = ["CDIST_MODES", "SCHEMAS", "SIGNATURES"]
 
-_MODES = ("use_mm_for_euclid_dist_if_necessary", "use_mm_for_euclid_dist", "donot_use_mm_for_euclid_dist")
+CDIST_MODES = ("use_mm_for_euclid_dist_if_necessary", "use_mm_for_euclid_dist", "donot_use_mm_for_euclid_dist")
 
 # As ATen declares them; what it ignores here has a default.
 SCHEMAS = {
@@ -36,6 +36,7 @@ SCHEMAS = {
     "int ignore_index=-100) -> Tensor",
     "l1_loss": "l1_loss(Tensor self, Tensor target, int reduction=1) -> Tensor",
     "_prelu_kernel": "_prelu_kernel(Tensor self, Tensor weight) -> Tensor",
+    "cdist": "cdist(Tensor x1, Tensor x2, float p=2.0, int? compute_mode=None) -> Tensor",
     "_cdist_forward": "_cdist_forward(Tensor x1, Tensor x2, float p, int? compute_mode) -> Tensor",
     "tensordot": "tensordot(Tensor self, Tensor other, int[] dims_self, int[] dims_other) -> Tensor",
 }
@@ -96,6 +97,10 @@ def _tensordot(self: Tensor, other: Tensor, dims_self: Sequence[int], dims_other
     return run(self, other, [*dims_self], [*dims_other])  # type: ignore[no-any-return]
 
 
+def _cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: int | None = None) -> Tensor:
+    return operators()["cdist"](x1, x2, p, CDIST_MODES[compute_mode or 0])  # type: ignore[no-any-return]
+
+
 SIGNATURES: dict[str, Callable[..., Any]] = {
     "embedding": _embedding,
     "layer_norm": _normalized("layer_norm"),
@@ -109,6 +114,6 @@ SIGNATURES: dict[str, Callable[..., Any]] = {
     "nll_loss_nd": _nll_loss,
     "l1_loss": lambda self, target, reduction=1: operators()["l1_loss"](self, target, _reduction(reduction)),
     "_prelu_kernel": lambda self, weight: _native._operator_function("prelu_kernel")(self, weight),
-    "_cdist_forward": lambda x1, x2, p, compute_mode=None: operators()["cdist"](x1, x2, p, _MODES[compute_mode or 0]),
+    **dict.fromkeys(("cdist", "_cdist_forward"), _cdist),
     "tensordot": _tensordot,
 }

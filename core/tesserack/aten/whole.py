@@ -11,6 +11,7 @@ from tesserack import Tensor
 from tesserack.aten.names import shown
 from tesserack.aten.operators import OpOverload, namespace
 from tesserack.aten.renamed import Form
+from tesserack.aten.signatures import CDIST_MODES
 from tesserack.ops.layers import REDUCTIONS
 
 __all__ = ["by_values", "whole_form", "whole_overloads"]
@@ -92,6 +93,11 @@ def _nll_loss(self: Tensor, target: Tensor, weight: Any, ignore_index: int, redu
     return "nll_loss_nd.default", _without(args, (None, 1, -100)) if weight is None else args
 
 
+def _cdist(x1: Tensor, x2: Tensor, p: float, mode: str) -> _Named:
+    # Whether products or differences give the distances follows from how many rows there are, which may vary.
+    return "cdist.default", _without((x1, x2, p, CDIST_MODES.index(mode) or None), (2.0, None))
+
+
 _OTHERS: dict[str, Callable[..., _Named]] = {
     "layer_norm": _norm("layer_norm"),
     "group_norm": _norm("group_norm"),
@@ -105,6 +111,7 @@ _OTHERS: dict[str, Callable[..., _Named]] = {
     "log_softmax": _softmax("log_softmax"),
     "cross_entropy": _cross_entropy,
     "nll_loss": _nll_loss,
+    "cdist": _cdist,
     "l1_loss": lambda self, target, reduction: (
         "l1_loss.default",
         _without((self, target, REDUCTIONS.index(reduction)), (1,)),
