@@ -8,7 +8,7 @@ namespace ts::py {
 // types without a dtype. Read-only memory gives a tensor that in-place operators refuse.
 Tensor from_array(PyObject* array);
 bool is_exported(const Storage* storage); // whether an array or another buffer looks at it
-void warn_read_only(const Tensor& t); // that writing to it is refused, if its memory was lent to be read alone
+void warn_read_only(const Tensor& t);     // that writing to it is refused, if its memory was lent to be read alone
 // A tensor from a DLPack capsule, or from an object that gives one.
 Tensor from_dlpack(PyObject* o);
 // A new numpy.ndarray sharing memory with a host tensor.
