@@ -258,6 +258,20 @@ private:
         state.needed |= is_awaited(state_of(e));
       }
     }
+    if (options_.arrivals) forget_beyond_inputs(order);
+  }
+
+  // What only inputs lead to does not run, though it lead to inputs in its turn. `order`: topological.
+  void forget_beyond_inputs(std::span<const int32_t> order) {
+    std::vector<bool> reached(s_.states.size());
+    std::fill_n(reached.begin(), root_states_, true);
+    for (int32_t i : order) {
+      State& state = s_.states[static_cast<size_t>(i)];
+      state.needed = state.needed && reached[static_cast<size_t>(i)];
+      if (!reached[static_cast<size_t>(i)] || !state.captures.empty()) continue;
+      for (const Edge& e : state.node->edges())
+        if (e.node) reached[static_cast<size_t>(s_.index.find(e.node.get()))] = true;
+    }
   }
 
   void push(int32_t s) {

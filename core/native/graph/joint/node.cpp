@@ -149,8 +149,8 @@ void JointNode::run_half(std::span<Tensor> grads, std::span<Tensor> out) {
 }
 
 const Tensor* JointNode::written_since() const {
-  for (const Held& h : given)
-    if (h.tensor.version() != h.version) return &h.tensor;
+  for (size_t k = 0; k < given.size(); ++k)
+    if (joint->twin[k] == k && given[k].tensor.version() != given[k].version) return &given[k].tensor;
   return nullptr;
 }
 
@@ -183,8 +183,11 @@ std::vector<Tensor> JointNode::given_again() const {
       again.push_back(again[joint->twin[k]]);
       continue;
     }
-    const Tensor& t = given[k].tensor;
-    again.push_back(t);
+    again.push_back(given[k].tensor);
+  }
+  {
+    GradMode off(false); // what the run writes is written for this pass alone
+    for (uint32_t k : joint->written) again[k] = ops::clone(again[k]);
   }
   for (size_t e = 0; e < n_edges; ++e) {
     Tensor& t = again[joint->edges[e]];
