@@ -21,13 +21,13 @@ from tesserack.aten.names import overload_here, shown
 
 __all__ = ["device_of_key", "replace"]
 
-# Keys of PyTorch's that are a device's; others of such a form are what a card is called.
-_DEVICES = {"CPU": "cpu", "CUDA": "cuda", "Meta": "meta", "MPS": "mps", "XPU": "xpu", "PrivateUse1": "privateuseone"}
+# Keys of PyTorch's that are a device's are its name in capitals, but for these.
+_NAMED = {"Meta": "meta", "PrivateUse1": "privateuseone"}
 
 
 def device_of_key(key: str) -> str | None:
     """The device that a dispatch key of PyTorch's stands for; None for the others, such as ``AutogradCPU``."""
-    return _DEVICES.get(key)
+    return _NAMED.get(key) or (key.lower() if key.isupper() else None)
 
 
 def replace(name: str, key: str, function: Callable[..., Any]) -> Callable[[], None]:
@@ -39,8 +39,9 @@ def replace(name: str, key: str, function: Callable[..., Any]) -> Callable[[], N
     device = device_of_key(key)
     if device is None:
         raise NotImplementedError(
-            f"Library.impl: a built-in operator's kernel is replaced on a device, expected one of {[*_DEVICES]}, got "
-            f"{key!r}; tesserack.dispatch.get_key(...).kernel(name) has calls come to other keys"
+            "Library.impl: a built-in operator's kernel is replaced on a device, expected its name in capitals, "
+            f"{' or '.join(_NAMED)}, got {key!r}; tesserack.dispatch.get_key(...).kernel(name) has calls come to other "
+            "keys"
         )
     here = overload_here(name)
 

@@ -15,8 +15,8 @@ thread_local bool t_skip = false; // the next call that would ask goes on by its
 thread_local int t_modes = 0;
 
 bool is_basic(PyObject* o) {
-  return o == Py_None || PyLong_Check(o) || PyFloat_Check(o) || PyUnicode_Check(o) || PyTuple_CheckExact(o) ||
-         PyList_CheckExact(o);
+  return PyLong_Check(o) || PySlice_Check(o) || o == Py_None || o == Py_Ellipsis || PyFloat_Check(o) ||
+         PyUnicode_Check(o) || PyTuple_CheckExact(o) || PyList_CheckExact(o);
 }
 
 bool overrides(PyObject* o) {
@@ -27,11 +27,11 @@ bool overrides(PyObject* o) {
 }
 
 bool any_overrides(PyObject* o) {
-  if (overrides(o)) return true;
-  if (!PyTuple_Check(o) && !PyList_Check(o)) return false;
-  for (Py_ssize_t k = 0; k < PySequence_Fast_GET_SIZE(o); ++k)
-    if (overrides(PySequence_Fast_GET_ITEM(o, k))) return true;
-  return false;
+  if (Py_TYPE(o) == TensorType) return false;
+  if (PyTuple_Check(o) || PyList_Check(o))
+    for (Py_ssize_t k = 0; k < PySequence_Fast_GET_SIZE(o); ++k)
+      if (overrides(PySequence_Fast_GET_ITEM(o, k))) return true;
+  return overrides(o);
 }
 
 void collect(PyObject* o, PyObject* into) {

@@ -114,12 +114,13 @@ def freed_in_order(slots: Slots) -> str | None:
     size = 1 << 20
     for turn in range(6):
         data = _bytes(size, turn)
+        first, second = bytearray(data), bytearray(size)  # held: when sources may go is another check
         handle, kept = slots.alloc(size), slots.alloc(size)
-        slots.write(handle, 0, bytearray(data))
+        slots.write(handle, 0, first)
         slots.copy(kept, 0, handle, 0, size)
         slots.free(handle, size)
         other = slots.alloc(size)  # which may be where the first was
-        slots.write(other, 0, bytearray(size))
+        slots.write(other, 0, second)
         slots.wait()
         found = slots.read(kept, 0, size)
         for block in (kept, other):
