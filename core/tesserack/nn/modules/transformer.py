@@ -57,10 +57,10 @@ def _is_causal(mask: Tensor | None, is_causal: bool | None, size: int | None = N
     return bool((mask == expected).all()) if mask.dtype == expected.dtype else False
 
 
-def _length(layers: Any, x: Tensor) -> int | None:
-    """How many positions a mask has to have; None where the layers are of another kind."""
+def _length(mask: Tensor | None, layers: Any, x: Tensor) -> int | None:
+    """How many positions the mask has to have; None where there is none, or the layers are of another kind."""
     attention = getattr(layers[0], "self_attn", None) if len(layers) else None
-    if x.dim() not in (2, 3):
+    if mask is None or x.is_nested or x.dim() not in (2, 3):
         return None
     return x.shape[1 if x.dim() == 3 and getattr(attention, "batch_first", False) else 0]
 
@@ -255,7 +255,7 @@ class TransformerEncoder(Module):
         is_causal: bool | None = None,
     ) -> Tensor:
         mask, padding = _as_mask(mask, src), _as_mask(src_key_padding_mask, src)
-        causal = _is_causal(mask, is_causal, _length(self.layers, src))
+        causal = _is_causal(mask, is_causal, _length(mask, self.layers, src))
         for layer in self.layers:
             src = layer(src, src_mask=mask, is_causal=causal, src_key_padding_mask=padding)
         if src_key_padding_mask is not None and self._packs(src, mask, src_key_padding_mask):
@@ -305,7 +305,7 @@ class TransformerDecoder(Module):
         tgt_is_causal: bool | None = None,
         memory_is_causal: bool = False,
     ) -> Tensor:
-        causal = _is_causal(tgt_mask, tgt_is_causal, _length(self.layers, tgt))
+        causal = _is_causal(tgt_mask, tgt_is_causal, _length(tgt_mask, self.layers, tgt))
         for layer in self.layers:
             tgt = layer(
                 tgt,
