@@ -28,9 +28,14 @@ bool overrides(PyObject* o) {
 
 bool any_overrides(PyObject* o) {
   if (Py_TYPE(o) == TensorType) return false;
-  if (PyTuple_Check(o) || PyList_Check(o))
-    for (Py_ssize_t k = 0; k < PySequence_Fast_GET_SIZE(o); ++k)
-      if (overrides(PySequence_Fast_GET_ITEM(o, k))) return true;
+  if (PyTuple_Check(o) || PyList_Check(o)) {
+    PyObject** items = PySequence_Fast_ITEMS(o);
+    for (Py_ssize_t k = 0, n = Py_SIZE(o); k < n; ++k)
+      if (const PyTypeObject* type = Py_TYPE(items[k]);
+          type != &PyLong_Type && type != &PySlice_Type && overrides(items[k]))
+        return true;
+    if (PyTuple_CheckExact(o) || PyList_CheckExact(o)) return false;
+  }
   return overrides(o);
 }
 
