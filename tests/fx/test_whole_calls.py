@@ -377,3 +377,40 @@ def test_operators_of_the_program_are_steps(name, gear):
         for _ in range(3):
             assert ts.equal(compiled(x, w), OPERATORS[name](x, w))
     assert not compiled._compiled.reasons
+
+
+class Positive(ts.autograd.Function):
+    """Gives as many elements as are above zero; by NumPy, which no step of a graph tells."""
+
+    by_numpy = False
+
+    @staticmethod
+    def forward(ctx, x):
+        mask = ts.from_numpy(x.detach().numpy() > 0) if Positive.by_numpy else x > 0
+        ctx.save_for_backward(mask)
+        return ts.from_numpy(x.detach().numpy()[mask.numpy()]) if Positive.by_numpy else x[mask]
+
+    @staticmethod
+    def backward(ctx, grad):
+        (mask,) = ctx.saved_tensors
+        return ts.zeros(mask.shape).masked_scatter(mask, grad)
+
+
+@pytest.mark.parametrize("by_numpy", [False, True])
+def test_results_whose_sizes_follow_from_values_are_those_of_plain_python(by_numpy, monkeypatch):
+    monkeypatch.setattr(Positive, "by_numpy", by_numpy)
+    drop = nn.Identity() if by_numpy else nn.Dropout(0.5)  # what draws numbers cannot be run anew
+    weight = nn.Parameter(ts.randn(8, 8))
+
+    def f(x):
+        return Positive.apply(drop(x @ weight).tanh()).sin().sum()
+
+    results = []
+    for run in (f, compiled := ts.compile(f)):
+        ts.manual_seed(1)
+        for _ in range(6):
+            run(ts.randn(5, 8)).backward()
+        results.append((weight.grad, ts.get_rng_state()))
+        weight.grad = None
+    assert all(ts.equal(a, b) for a, b in zip(*results, strict=True))
+    assert compiled._compiled.plain

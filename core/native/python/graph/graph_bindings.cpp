@@ -177,12 +177,15 @@ pb::dict describe_value(const Graph& g, Id v) {
   return out;
 }
 
-// The first operator that gives values to Python, or results of sizes that depend on values; None.
-pb::object host_reader(const Graph& g) {
+// The first operator from a node to before another that gives values to Python, or results of sizes that depend on
+// values; None.
+pb::object host_reader(const Graph& g, Id first, Id last) {
   static const std::unordered_set<std::string> answers = {"item", "_local_scalar_dense", "equal", "is_nonzero",
                                                           "allclose"};
-  for (const Node& n : g.nodes)
+  for (Id at = first; at < std::min(last, static_cast<Id>(g.nodes.size())); ++at) {
+    const Node& n = g.nodes[at];
     if (n.op && (graph::depends_on_data(g, n) || answers.contains(n.op->schema->base))) return pb::str(n.op->name());
+  }
   return pb::none();
 }
 
@@ -295,7 +298,7 @@ void define_graph(pb::module_& m) {
       .def("rename", rename)
       .def_property_readonly("has_backward", [](const Graph& g) { return graph::has_backward(g); })
       .def_property_readonly("writes_memory", [](const Graph& g) { return graph::writes_memory(g); })
-      .def_property_readonly("host_reader", host_reader)
+      .def("host_reader", host_reader, pb::arg("first") = 0, pb::arg("last") = kNone)
       .def_property_readonly("has_random",
                              [](const Graph& g) {
                                return std::ranges::any_of(g.nodes, [](const Node& n) { return graph::is_random(n); });

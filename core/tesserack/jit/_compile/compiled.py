@@ -18,6 +18,7 @@ from tesserack.jit._compile.graphs import GraphRecorder
 from tesserack.jit._compile.programs import ProgramRecorder
 from tesserack.jit._compile.stance import current as current_stance
 from tesserack.jit._compile.state import keeps_casts, modes
+from tesserack.jit._compile.whole import OtherResults
 from tesserack.utils import _pytree as pytree
 
 __all__ = ["Compiled", "Entry", "config", "reset"]
@@ -194,8 +195,11 @@ class Compiled:
         capture = entry.capture
         try:
             outputs = entry.call(tensors) if entry.whole else entry.call(*tensors)
-        except Exception:
-            if capture.changed or not (entry.whole or entry.dependencies.catches()):
+        except Exception as error:
+            if isinstance(error, OtherResults) and entry.whole and capture.module.steady:
+                self.notes.append(str(error))
+                self.plain = True
+            elif capture.changed or not (entry.whole or entry.dependencies.catches()):
                 raise
             return self.function(*args, **kwargs)  # which raises, or goes on after, an error of its own
         if entry.single:

@@ -49,6 +49,8 @@ class PartedProgram:
 
     def __init__(self, graph: Any, calls: list[WholeCall], places: list[int]) -> None:
         self.graph, self.calls = graph, calls
+        # Whether a run that was broken off may be made anew by Python.
+        self.steady = all(call.computes for call in calls)
         self.inputs, self.outputs = graph.inputs, graph.outputs
         self.held = dict(zip(graph.captures, graph.captured, strict=True))
         self.steps = [*self._steps(places)]
@@ -65,6 +67,7 @@ class PartedProgram:
         for place in (*places, self.graph.num_nodes):
             if begin < place:
                 part, given, gives = self.graph.part(begin, place)
+                self.steady &= not (part.has_random or part.writes_memory)
                 yield Step(_native._GraphRunner(part).run, True, given, gives, [])
             if place < self.graph.num_nodes:
                 node = self.graph.node(place)
@@ -150,8 +153,8 @@ class ProgramRecorder:
         for value, tensor, constant in zip(graph.captures, graph.captured, graph.constant, strict=True):
             if (value in used or not nodes) and not constant and id(tensor) not in known and tensor is not self._some:
                 raise NotProved("a tensor is used that is held where it cannot be seen")
-        if graph.host_reader is not None:
-            raise NotProved(f"{graph.host_reader} hands out values, or sizes that depend on them")
+        if (reader := graph.host_reader()) is not None:
+            raise NotProved(f"{reader} hands out values, or sizes that depend on them")
         self.changed = graph.has_random or graph.writes_memory or bool(self.whole.calls)
         recorded = ts.is_grad_enabled() and any(t.requires_grad for t in (*self.tensors, *graph.captured))
         if not self.whole.calls:

@@ -22,11 +22,15 @@ from tesserack.jit._compile.results import Makers
 from tesserack.jit._compile.state import PLAIN
 from tesserack.utils import _pytree as pytree
 
-__all__ = ["OPERATOR", "WholeCall", "WholeCalls", "check_parts", "operator", "values_of"]
+__all__ = ["OPERATOR", "OtherResults", "WholeCall", "WholeCalls", "check_parts", "operator", "values_of"]
 
 OPERATOR = "tesserack::_python_call"
 _by_number: weakref.WeakValueDictionary[int, WholeCall] = weakref.WeakValueDictionary()
 _numbers = itertools.count()
+
+
+class OtherResults(RuntimeError):
+    """A call gave results of another kind than in the run that was captured."""
 
 
 class WholeCall:
@@ -56,6 +60,11 @@ class WholeCall:
     @property
     def _is_impure(self) -> bool:
         return not self.computes
+
+    @property
+    def counts_on_sizes(self) -> bool:
+        """Whether it gives tensors, which have to be of the same sizes in every run."""
+        return bool(self.outputs)
 
     def first(self) -> Any:
         """The result in the run that is captured."""
@@ -118,7 +127,7 @@ class WholeCall:
         outputs = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
         others = [None if isinstance(leaf, Tensor) else leaf for leaf in leaves]
         if others != self._others or [_likeness(x) for x in outputs] != self._like:
-            raise RuntimeError(
+            raise OtherResults(
                 f"compile: {self.line} calls {self.__name__}, whose results are of other sizes, dtypes or values than "
                 "those that it was captured with, though its arguments are alike; decorate what calls it with "
                 "compiler.disable"
@@ -274,13 +283,18 @@ def _writes(code: types.CodeType) -> tuple[tuple[int, str], ...]:
 
 
 def check_parts(graph: Any, calls: list[WholeCall]) -> None:
-    """``NotProved`` where a function uses tensors that the run has computed, and was not given."""
+    """``NotProved`` where a function uses tensors that the run has computed, and was not given, or gives results whose
+    sizes may follow from values."""
     lines = {call.number: call for call in calls if call.computes}
     given = {*graph.inputs}
     for at in range(graph.num_nodes if lines else 0):
         node = graph.node(at)
         if node["op"] != OPERATOR or (call := lines.get(node["args"][0])) is None:
             continue
+        if call.counts_on_sizes and (reader := graph.host_reader(at + 1, node["end"])) is not None:
+            raise NotProved(
+                f"{call.line} calls {call.__name__}, where {reader} hands out values, or sizes that depend on them"
+            )
         own = {number for _, number in node["args"][1]}
         for part in range(at + 1, node["end"]):
             for number in values_of(graph.node(part)["args"]):
