@@ -107,3 +107,11 @@ def test_random_windows_may_be_none_and_are_told_when_too_many(dims, device):
     for options in ({"kernel_size": (1,)}, {"output_size": ()}, {"output_size": 9}):
         with pytest.raises(RuntimeError, match="fractional_max_pool"):
             pool(x, **{"kernel_size": 2, "output_size": 2} | options)
+
+
+@pytest.mark.parametrize("name", ["max_pool3d", "avg_pool3d", "max_pool2d", "avg_pool2d"])
+def test_a_picture_without_channels_is_refused_and_a_batch_of_none_is_not(name: str) -> None:
+    pool, dims = getattr(ts.nn.functional, name), int(name[-2])
+    with pytest.raises(RuntimeError):
+        pool(ts.ones(0, *[4] * dims), 2)
+    assert pool(ts.ones(0, 3, *[4] * dims), 2).shape == (0, 3, *[2] * dims)

@@ -33,9 +33,10 @@ __all__ = [
 Windows = list[list[int]]  # the positions of each window along one dim
 
 
-def _check_rank(name: str, input: Tensor, dims: int) -> None:
-    """The first dim, which may be the channels, may be empty."""
-    if input.ndim not in (dims + 1, dims + 2) or 0 in input.shape[1:]:
+def _check_rank(name: str, input: Tensor, dims: int, channels: bool = False) -> None:
+    """The batch may be empty; where there is none, the ``channels`` may, too."""
+    sizes = input.shape[1 if channels else -dims - 1 :]
+    if input.ndim not in (dims + 1, dims + 2) or 0 in sizes:
         raise RuntimeError(
             f"{name}: Expected {dims + 1}D or {dims + 2}D input of non-zero sizes but the batch's, "
             f"got {tuple(input.shape)}"
@@ -184,7 +185,7 @@ def _adaptive_sizes(input: Tensor, output_size: Any, dims: int) -> list[int]:
 
 def _adaptive_max(name: str, input: Tensor, output_size: Any, dims: int) -> tuple[Tensor, Tensor]:
     sizes = _adaptive_sizes(input, output_size, dims)
-    _check_rank(name, input, dims)
+    _check_rank(name, input, dims, channels=True)
     _check_floating(name, input)
     input = widened(input) if dims == 3 else input
     if min(sizes) == 0 or input.numel() == 0:
@@ -219,7 +220,7 @@ def adaptive_max_pool1d(input: Tensor, output_size: Any, return_indices: bool = 
     """
     if return_indices:
         return _adaptive_max("adaptive_max_pool1d", input, output_size, 1)
-    _check_rank("adaptive_max_pool1d", input, 1)
+    _check_rank("adaptive_max_pool1d", input, 1, channels=True)
     (size,) = _adaptive_sizes(input, output_size, 1)
     length = input.shape[-1]
     _check_floating("adaptive_max_pool1d", input)
@@ -458,7 +459,7 @@ def adaptive_avg_pool3d(input: Tensor, output_size: Any) -> Tensor:
     [[[[3.5]]]]
     """
     sizes = _adaptive_sizes(input, output_size, 3)
-    _check_rank("adaptive_avg_pool3d", input, 3)
+    _check_rank("adaptive_avg_pool3d", input, 3, channels=True)
     _check_floating("adaptive_avg_pool3d", input)
     input = widened(input)
     if min(sizes) == 0 or input.numel() == 0:

@@ -42,11 +42,10 @@ def nextafter(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Ten
         x, y = x.to(dtype), y.to(dtype)
     if x.shape != y.shape:
         x, y = ts.broadcast_tensors(x, y)
-    result = operators()["_nextafter"](x.detach(), y.detach())
     if out is None and ts.is_grad_enabled() and (x.requires_grad or y.requires_grad):
-        moved: Tensor = _nextafter_function().apply(x, y, result)
+        moved: Tensor = _nextafter_function().apply(x, y)
         return moved
-    return deliver("nextafter", result, out)
+    return deliver("nextafter", operators()["_nextafter"](x.detach(), y.detach()), out)
 
 
 @functools.cache
@@ -56,17 +55,20 @@ def _nextafter_function() -> Any:
 
     class Nextafter(Function):
         @staticmethod
-        def forward(ctx: Any, x: Tensor, y: Tensor, result: Tensor) -> Tensor:
-            ctx.save_for_backward(x != y)
-            return result
+        def forward(ctx: Any, x: Tensor, y: Tensor) -> Tensor:
+            apart = x != y
+            ctx.save_for_backward(apart)
+            ctx.save_for_forward(apart)
+            moved: Tensor = operators()["_nextafter"](x.detach(), y.detach())
+            return moved
 
         @staticmethod
         def backward(ctx: Any, grad: Tensor) -> Any:
             (apart,) = ctx.saved_tensors
-            return ts.where(apart, grad, 0), ts.zeros_like(grad), None
+            return ts.where(apart, grad, 0), ts.zeros_like(grad)
 
         @staticmethod
-        def jvp(ctx: Any, x: Tensor | None, y: Tensor | None, result: None) -> Tensor | None:
+        def jvp(ctx: Any, x: Tensor | None, y: Tensor | None) -> Tensor | None:
             (apart,) = ctx.saved_tensors
             return None if x is None else ts.where(apart, x, 0)
 
