@@ -98,7 +98,9 @@ def test_tasks_end_where_one_fails_at_some_step(tmp_path: Path) -> None:
         folder = tmp_path / str(run)
         folder.mkdir()
         words = [PROGRAMS / "surviving.py", folder, how, rng.randrange(12), rng.randrange(3)]
-        done = srun("-N", 2, "-n", 3, sys.executable, *words)
+        # A task that is stopped cannot end itself: without the flag srun waits for it, whoever else has failed.
+        flag = ["--kill-on-bad-exit=1"] if how == "stopped" else []
+        done = srun(*flag, "-N", 2, "-n", 3, sys.executable, *words)
         shown = f"run {run}, {how}: {done.returncode}\n{done.stdout}{done.stderr[-3000:]}"
         assert done.returncode != 0 and "CAME TO" not in done.stdout, shown
         assert ("did not come within 8 s" if how == "stopped" else "has ended") in shown, shown
