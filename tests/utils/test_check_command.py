@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sys
+import types
 from pathlib import Path
 
 import pytest
@@ -149,6 +151,22 @@ def test_a_model_written_for_pytorch(name: str, tmp_path: Path, capsys: pytest.C
     assert main(["check", f"{path}:wrong", "--input", "batch 8"]) == 1
     assert "mismatch at `head` (Linear)" in capsys.readouterr().out
     assert not ts.compat.is_enabled()
+
+
+def test_a_file_that_means_pytorch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    theirs = types.ModuleType("torch")
+    theirs.width = 8  # type: ignore[attr-defined]
+    theirs.Module = type("Module", (), {"__module__": "torch.nn.modules.module"})  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "torch", theirs)
+    path = tmp_path / "both.py"
+    path.write_text("import torch\nfrom tesserack import nn\ndef build(): return nn.Linear(torch.width, 3)\n")
+    assert main(["check", f"{path}:build", "--input", "batch 8", "--no-torch"]) == 0
+    assert "[batch, 3]" in capsys.readouterr().out and sys.modules["torch"] is theirs
+    path.write_text("import torch\nclass Net(torch.Module): pass\n")
+    assert main(["check", f"{path}:Net", "--input", "batch 8", "--no-torch"]) == 2
+    assert "got Net, a module of PyTorch's; leave out --no-torch" in capsys.readouterr().err
 
 
 def test_a_file_that_fails(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

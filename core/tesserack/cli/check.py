@@ -10,7 +10,7 @@ from typing import Any
 from tesserack import device
 from tesserack.cli import CommandError
 from tesserack.cli._output import add_json_option, print_json
-from tesserack.cli.target import TorchPrograms, find_target
+from tesserack.cli.target import TorchPrograms, find_target, kind_of
 from tesserack.nn.modules.module import Module
 from tesserack.utils.shapes._inputs import InputText
 from tesserack.utils.shapes._report import try_shapes
@@ -30,6 +30,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="AXES",
         help="axes of an input, such as 'batch 3 224 224' or 'int64[batch time]' or 'mask=bool[batch time]'; one each",
     )
+    parser.add_argument("--no-torch", action="store_true", help='"import torch" means PyTorch in the file')
     add_json_option(parser)
 
 
@@ -41,7 +42,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise CommandError(f"check: {error}") from None
     if not inputs:
         raise CommandError("check: expected --input with the axes of each input, such as --input 'batch 3 224 224'")
-    with TorchPrograms() as programs:
+    with TorchPrograms(not arguments.no_torch) as programs:
         model = _model(find_target(arguments.target, "check"), arguments.target)
         programs.settle()
         try:
@@ -75,7 +76,7 @@ def _model(target: Any, text: str) -> Any:
     except Exception as error:
         raise CommandError(f"check: {text} fails: {type(error).__name__}: {error}", status=1) from error
     if not isinstance(built, Module) and not inspect.isfunction(built):
-        raise CommandError(f"check: expected {text} to return a module, got {type(built).__name__}")
+        raise CommandError(f"check: expected {text} to return a module, got {kind_of(built)}")
     return built
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from tesserack import compat
 from tesserack.cli import CommandError
 
-__all__ = ["TorchPrograms", "find_target"]
+__all__ = ["TorchPrograms", "find_target", "kind_of"]
 
 
 class TorchPrograms:
@@ -20,16 +20,19 @@ class TorchPrograms:
 
     A file that is looked for by :func:`find_target` may have been written for PyTorch, and import it only when what it
     defines is called.
+
+    Args:
+        torch: False leaves ``import torch`` as it is, for files that mean PyTorch.
     """
 
-    def __init__(self) -> None:
-        self._begun = not compat.is_enabled()
+    def __init__(self, torch: bool = True) -> None:
+        self._begun = torch and not compat.is_enabled()
         if self._begun:
             compat.enable(report=True)
 
     def settle(self) -> None:
         """End it, unless something has asked for torch by now."""
-        if not compat.report().touched:
+        if self._begun and not compat.report().touched:
             self.end()
 
     def end(self) -> None:
@@ -71,6 +74,18 @@ def find_target(text: str, command: str, module_name: str | None = None) -> Any:
             known = ", ".join(sorted(n for n, v in vars(module).items() if callable(v) and not n.startswith("_")))
             raise CommandError(f"{command}: {place} has no {name!r}; it has {known or 'nothing to call'}") from None
     return value
+
+
+def kind_of(value: Any) -> str:
+    """The class of what is no module of ours, for messages; one of PyTorch's is told as such.
+
+    >>> kind_of(3)
+    'int'
+    """
+    kind = type(value)
+    if any(f"{c.__module__}.{c.__name__}" == "torch.nn.modules.module.Module" for c in kind.__mro__):
+        return f"{kind.__name__}, a module of PyTorch's; leave out --no-torch"
+    return kind.__name__
 
 
 def _module(place: str, command: str, module_name: str | None) -> ModuleType:

@@ -49,6 +49,7 @@ def _models(arguments: Any) -> list[ModelConfig]:
             max_batch=arguments.max_batch,
             batch_delay=arguments.batch_delay,
             queue=arguments.queue,
+            torch=not arguments.no_torch,
         )
     ]
 

@@ -21,6 +21,7 @@ def tesserack_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentP
     add("--device", default="cpu", metavar="NAMES", help="one device or several, separated by commas (default: cpu)")
     add("--name", metavar="NAME", help="the model's name (default: that of its file)")
     add("--input", action="append", default=[], metavar="INPUT", help="such as 'x=float32[batch 3 224 224]'; one each")
+    add("--no-torch", action="store_true", help='"import torch" means PyTorch in its file')
     add("--repository", default="", metavar="FOLDER", help="serve the models of a folder; more may be loaded later")
     add("--load", action="append", metavar="NAME", help="of the folder's models, only these at the beginning")
     add("--host", default="127.0.0.1", choices=("127.0.0.1", "0.0.0.0", "::"))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import struct
+import sys
+import types
 from pathlib import Path
 from typing import Any
 
@@ -111,6 +113,19 @@ def test_a_model_written_for_pytorch(tmp_path: Path, device: str) -> None:
     finally:
         ts.compat.disable()  # a worker leaves it on
     assert ts.allclose(found, linear(ts.full((1, 4), 1.5)).relu(), atol=1e-5)
+
+
+def test_a_model_that_means_pytorch(tmp_path: Path, device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    theirs = types.ModuleType("torch")
+    theirs.factor = 3  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "torch", theirs)
+    (tmp_path / "both.py").write_text("import torch\ndef times(x):\n    return torch.factor * x\n")
+    config = ModelConfig("times", "both.py:times", folder=str(tmp_path), torch=False)
+    assert answers(Engine(device).load(config).run([rows(1.5)])[0]).tolist() == [[4.5] * 4]
+    with monkeypatch.context() as patched:
+        patched.setattr(ts.compat, "is_enabled", lambda: True)
+        with pytest.raises(ServingError, match="torch = false, but another model here"):
+            Engine(device).load(config)
 
 
 WRONG = {

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 import tesserack as ts
-from tesserack import nn
+from tesserack import compat, nn
 from tesserack.cli import CommandError
-from tesserack.cli.target import TorchPrograms, find_target
+from tesserack.cli.target import TorchPrograms, find_target, kind_of
 
 from tesserack_serving.engine.config import ModelConfig
 from tesserack_serving.protocol.errors import ServingError
@@ -30,7 +30,12 @@ def build(config: ModelConfig, device: str) -> Any:
     ending = "." + config.build.rpartition(".")[2]
     if ending in PROGRAMS:
         return PROGRAMS[ending](str(config.path(config.build)), device)
-    programs = TorchPrograms()
+    if not config.torch and compat.is_enabled():
+        raise ServingError(
+            f"model {config.name!r}: torch = false, but another model here imports torch as Tesserack; serve it alone",
+            500,
+        )
+    programs = TorchPrograms(config.torch)
     try:
         return _build(config, device)
     finally:
@@ -50,7 +55,7 @@ def _build(config: ModelConfig, device: str) -> Any:
         text = built if isinstance(built, TextModel) else None
         module = text.module if text else built
         if config.weights and not isinstance(module, nn.Module):
-            raise ServingError(f"model {config.name!r}: weights are for a module, got {type(module).__name__}", 500)
+            raise ServingError(f"model {config.name!r}: weights are for a module, got {kind_of(module)}", 500)
         if isinstance(module, nn.Module):
             _load(module, config)
             module.to(device).eval()

@@ -49,6 +49,7 @@ class ModelConfig:
         batch_delay: seconds that a batch may wait for more rows.
         queue: requests that may wait or run; more are answered 429.
         warm_up: whether it is tried on zeros before it counts as ready.
+        torch: whether ``import torch`` means Tesserack in its file.
     """
 
     name: str
@@ -63,6 +64,7 @@ class ModelConfig:
     batch_delay: float = 0.0
     queue: int = 128
     warm_up: bool = True
+    torch: bool = True
 
     def __post_init__(self) -> None:
         where = f"model {self.name!r}"
