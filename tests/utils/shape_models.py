@@ -92,6 +92,25 @@ def positions(length: int = 16, dim: int = 32) -> nn.Module:
     )
 
 
+def numbered(rows: int, changed: Callable[[Tensor], Tensor] = lambda p: p) -> nn.Module:
+    """Positions by number, which the model makes itself."""
+    return Net(lambda m, x: x + m.place(changed(ts.arange(x.shape[1])[None]).squeeze(0)), place=nn.Embedding(rows, 32))
+
+
+@ts.check_shapes
+class Table(nn.Module):
+    """Its object is not called self."""
+
+    table: Float[Tensor, "length dim"]
+
+    def __init__(this, length: int = 12) -> None:
+        super().__init__()
+        this.table = nn.Parameter(ts.zeros(length, 32))
+
+    def forward(this, x: Float[Tensor, "batch length dim"]) -> Float[Tensor, "batch length dim"]:
+        return x + this.table
+
+
 def vit(patch: int = 8, count: int = 16, channels: int = 32, turned: bool = True) -> nn.Module:
     def call(m: Any, x: Tensor) -> Tensor:
         y = m.patch(x).flatten(2)
@@ -272,3 +291,9 @@ class Rows(nn.Module):
 
 
 ts.check_shapes(Rows)
+
+
+def mha() -> nn.Module:
+    """Attention to something else, with a mask."""
+    attend = nn.MultiheadAttention(32, 4, batch_first=True)
+    return Net(lambda m, x, y, mask: m.attend(x, y, y, attn_mask=mask)[0], attend=attend)

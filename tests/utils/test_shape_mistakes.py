@@ -73,6 +73,19 @@ RIGHT: dict[str, tuple[Callable[[], Any], list[str], str]] = {
     ),
     "rows": (m.Rows, ["batch time 7"], "[batch, time, 5]"),
     "a convolution of steps": (lambda: C(3, 4, 5, stride=3), ["batch 3 h w"], "[batch, 4, (h-2)//3, (w-2)//3]"),
+    "rows for every position": (lambda: m.numbered(16), ["batch 16 32"], "[batch, 16, 32]"),
+    "as many positions as fit": (lambda: m.numbered(64), ["batch time 32"], "[batch, time, 32]"),
+    "positions that are cut": (lambda: m.numbered(12, lambda p: p.clamp_(max=11)), ["batch 16 32"], "[batch, 16, 32]"),
+    "positions written to by a view": (
+        lambda: m.numbered(12, lambda p: (p[8:].fill_(0), p)[1]),
+        ["batch 16 32"],
+        "[batch, 16, 32]",
+    ),
+    "values asked for but in an export": (
+        lambda: wrap(lambda _, x: x if not ts.compiler.is_exporting() and bool((x > 0).all()) else x.flatten(1)),
+        ["batch 3 4"],
+        "[batch, 12]",
+    ),
     "several outputs": (lambda: nn.LSTM(3, 4), ["t n 3"], "([t, n, 4], ([1, n, 4], [1, n, 4]))"),
 }
 
@@ -184,7 +197,31 @@ WRONG: list[tuple[str, Callable[[], Any], list[str], str, list[str]]] = [
     ("patches not turned", lambda: m.vit(turned=False), IMAGE, "", ["[batch, 32, 16]", "[16, 32]"]),
     ("patches of another size", lambda: m.vit(patch=4), IMAGE, "", ["[batch, 64, 32]", "[16, 32]"]),
     ("patches of another width", lambda: m.vit(channels=16), IMAGE, "", ["[batch, 16, 16]", "[16, 32]"]),
+    ("rows too few", lambda: m.numbered(12), ["batch 16 32"], "place", ["index 15", "weight [12, 32]"]),
+    ("rows one too few", lambda: m.numbered(16, lambda p: p + 1), ["batch 16 32"], "place", ["index 16", "[16, 32]"]),
+    ("mask of attention turned", m.mha, [*TEXT, "batch source 32", "bool[source time]"], "attend", ["(source, time)"]),
+    (
+        "mismatch behind values asked for",
+        lambda: wrap(lambda s, x: s.head(x.relu() if ts.compiler.is_exporting() or (x > 0).all() else x), head=L(4, 2)),
+        ["batch 3"],
+        "head",
+        ["[batch, 3]", "takes 4"],
+    ),
     # sequences
+    (
+        "state of another width",
+        lambda: wrap(lambda s, x, h: s.lstm(x, (h, h))[0], lstm=nn.LSTM(8, 16, batch_first=True)),
+        ["batch time 8", "1 batch 12"],
+        "lstm",
+        ["(1, batch, 16)", "[1, batch, 12]"],
+    ),
+    (
+        "batch not first in the layer",
+        lambda: wrap(lambda s, x, h: s.lstm(x, (h, h))[0], lstm=nn.LSTM(8, 16)),
+        ["batch time 8", "1 batch 16"],
+        "lstm",
+        ["(1, time, 16)", "[1, batch, 16]"],
+    ),
     ("one direction of two", lambda: m.tagger(both=False), TOKENS, "out", ["[batch, time, 12]", "takes 24"]),
     ("two directions for one", lambda: m.tagger(out=12), TOKENS, "out", ["[batch, time, 24]", "takes 12"]),
     ("input of the layer", lambda: m.tagger(size=8), TOKENS, "lstm", ["8", "6"]),
@@ -196,7 +233,15 @@ WRONG: list[tuple[str, Callable[[], Any], list[str], str, list[str]]] = [
     ("weight not turned", lambda: m.Rows(turned=False), ["batch time 7"], "", ["7 is dim", "5 is out"]),
     ("weight made turned", lambda: m.Rows(7, 5), ["batch time 7"], "", ["dim is 5, got 7", "`self.weight`"]),
     ("rows of a graph as columns", lambda: m.graph(turned=True), ["nodes 5", "nodes nodes"], "two", ["[8, nodes]"]),
+    (
+        "joined along the wrong axis",
+        lambda: wrap(lambda _, x, y: ts.cat([x, y], -1)),
+        ["batch time 8", "batch source 8"],
+        "",
+        ["Dimension 1 of [batch, time, 8] and [batch, source, 8] differs"],
+    ),
     # what broadcasts or joins in silence, found by annotations
+    ("an object of another name", m.Table, ["batch 16 32"], "", ["length is 12, got 16", "`this.table`"]),
     ("flatten with the batch", lambda: m.Flat(lambda x: x.flatten()), ["batch 3 h w"], "", ["batch", "got 1 of shape"]),
     ("flatten too little", lambda: m.Flat(lambda x: x.flatten(2)), ["batch 3 h w"], "", ["2 axes", "got 3"]),
     (

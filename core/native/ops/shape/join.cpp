@@ -45,7 +45,8 @@ CatShape cat_shape(TensorList tensors, int64_t dim) {
     for (int64_t d = 0; d < t.ndim(); ++d)
       TS_CHECK(d == shape.dim || t.sizes()[d] == shape.sizes[d],
                "cat: Sizes of tensors must match except in dimension ", shape.dim, ". Expected size ", shape.sizes[d],
-               " but got size ", t.sizes()[d], " for tensor number ", k, " in the list.");
+               " but got size ", t.sizes()[d], " for tensor number ", k, " in the list. Dimension ", d, " of ",
+               first->sizes(), " and ", t.sizes(), " differs");
     TS_CHECK(!__builtin_add_overflow(total, t.sizes()[shape.dim], &total), "cat: sizes overflow");
   }
   shape.sizes[shape.dim] = total;

@@ -116,12 +116,12 @@ def _dtypes(names: frozenset[str]) -> frozenset[Any]:
 def _fast(plan: Plan, space: dict[str, Any]) -> tuple[list[str], list[str]] | None:
     """Lines for arguments and result, or None where the plan is to be asked each time."""
     writer = _Writer(plan, space)
-    head = [f"_ts_kept = self.__dict__[{KEPT!r}]"] if plan.keep else []
-    if plan.keep and plan.parameters[0] != "self":
+    head = [f"_ts_kept = {plan.instance}.__dict__[{KEPT!r}]"] if plan.keep else []
+    if plan.keep and not plan.instance:
         return None
     try:
         for name, check in plan.attributes.items():
-            head += writer.value(check, f"self.{name}")
+            head += writer.value(check, f"{plan.instance}.{name}")
         absent = [n for n in plan.checks if plan.signature.parameters[n].default is None]
         # What always binds its names comes first: `#name` may be 1 and binds nothing then.
         for name, check in sorted(plan.checks.items(), key=lambda item: (item[0] in absent, _may_be_one(item[1]))):

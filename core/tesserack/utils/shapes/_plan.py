@@ -42,6 +42,7 @@ class Plan:
     result: Check | None
     keep: tuple[str, ...] = ()
     signature: inspect.Signature = field(default_factory=inspect.Signature)
+    instance: str = ""  # the parameter that is the object, of a method
 
     def bind(self, values: Sequence[Any]) -> Binding:
         """Names of axes of a call with these arguments.
@@ -50,6 +51,8 @@ class Plan:
             ShapeError: an argument is not what its annotation says.
         """
         arguments = dict(zip(self.parameters, values, strict=True))
+        if self.instance:
+            arguments.setdefault("self", values[0])  # for what the class annotates
         binding = Binding(self.name, arguments)
         kept = self._kept(values)
         for name, (size, source) in (kept or {}).items():
@@ -58,7 +61,7 @@ class Plan:
         for name, check in self.attributes.items():
             value = getattr(values[0], name, None)
             if value is not None:
-                later += check(value, binding, f"`self.{name}`")
+                later += check(value, binding, f"`{self.instance}.{name}`")
         for name, check in self.checks.items():
             value = arguments[name]
             # A default such as None is the author's word against the annotation.
@@ -147,13 +150,22 @@ def make_plan(function: Callable[..., Any], owner: type | None = None, keep: Seq
     result = _check(signature.return_annotation, function)
     if inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function):
         result = None
-    attributes = _attributes(owner) if owner is not None and next(iter(signature.parameters), "") == "self" else {}
+    instance = _instance(signature, owner, checks)
+    attributes = _attributes(owner) if owner is not None and instance else {}
     if not checks and result is None:
         return None
     name = function.__qualname__.rpartition("<locals>.")[2]
-    plan = Plan(function, name, tuple(signature.parameters), checks, attributes, result, tuple(keep), signature)
+    names = tuple(signature.parameters)
+    plan = Plan(function, name, names, checks, attributes, result, tuple(keep), signature, instance)
     _complete(plan)
     return plan
+
+
+def _instance(signature: inspect.Signature, owner: type | None, checks: Mapping[str, Check]) -> str:
+    first = next(iter(signature.parameters.values()), None)
+    if first is None or first.name in checks or first.kind not in (first.POSITIONAL_ONLY, first.POSITIONAL_OR_KEYWORD):
+        return ""
+    return first.name if owner is not None or first.name == "self" else ""
 
 
 def _complete(plan: Plan) -> None:

@@ -83,7 +83,15 @@ def try_shapes(model: Callable[..., Any], *inputs: str | InputText) -> ShapeRepo
             inspect.signature(called).bind(*args, **kwargs)
         except TypeError as error:
             raise TypeError(f"the model does not take these {len(asked)} inputs: {error}") from None
-        trials.append(run_trial(twin, args, kwargs, parts))
+        trial = run_trial(twin, args, kwargs, parts)
+        if trial.asks_values:
+            other = run_trial(twin, args, kwargs, parts, exported=True)
+            trial = trial if other.asks_values else other
+        trials.append(trial)
+    # A row that lacks for every size lacks for the model's own; one that lacks for some is a matter of these sizes.
+    beyond = {trial.beyond for trial in trials}
+    if len(beyond) == 1 and (lacking := beyond.pop()) is not None:
+        return ShapeReport(mismatch=lacking, sizes=runs[0])
     failed = [k for k, trial in enumerate(trials) if trial.failure is not None]
     if failed:
         return ShapeReport(mismatch=_told(trials, runs, failed), sizes=runs[failed[0]])

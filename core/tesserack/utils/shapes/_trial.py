@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import traceback
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from tesserack import Tensor, empty_like, no_grad
 from tesserack._native import device
+from tesserack.jit.compiler import exporting
 from tesserack.library import dispatch
 from tesserack.nn.modules.module import Module
 from tesserack.utils._pytree import tree_leaves, tree_map
 from tesserack.utils.flop_counter import FlopCounterMode
+from tesserack.utils.shapes._constants import Constants
 
 __all__ = ["Failure", "Trial", "run_trial"]
 
 _ASKS_VALUES = re.compile("(on|out of) meta tensor|on the meta device do not have")
+_NONE = "forward asks a tensor for its values, and a trial has none"
 _PACKAGE = str(Path(__file__).resolve().parents[2])
 
 
@@ -45,6 +49,12 @@ class Trial:
     peak: int = 0  # bytes of results of operators alive at once
     kept: int = 0  # bytes of what the innermost modules give
     failure: Failure | None = None
+    beyond: Failure | None = None  # the first row that an embedding does not have, by values the model made
+
+    @property
+    def asks_values(self) -> bool:
+        """Whether it ended where the model asks a tensor for its values."""
+        return self.failure is not None and _NONE in self.failure.message
 
 
 class _Memory:
@@ -75,7 +85,27 @@ class _Memory:
         self.live -= size
 
 
-_observed: list[_Memory] = []
+class _Observer:
+    """What one trial sees of its operators' calls."""
+
+    def __init__(self, trial: Trial, failed: Callable[[Exception], Failure]) -> None:
+        self.trial, self.failed = trial, failed
+        self.memory, self.constants = _Memory(), Constants()
+
+    def before(self, call: dispatch.Call, args: Sequence[Any]) -> None:
+        """Look at the arguments of a call."""
+        message = "" if self.trial.beyond else self.constants.beyond(call, args)
+        if message:
+            found = self.failed(IndexError(message))
+            self.trial.beyond = replace(found, line=_line(traceback.extract_stack()))
+
+    def after(self, call: dispatch.Call, args: Sequence[Any], result: Any) -> None:
+        """Note what came out."""
+        self.memory.note(result)
+        self.constants.note(call, args, result)
+
+
+_observed: list[_Observer] = []
 _registered: list[dispatch.Key] = []
 _depth = 0
 
@@ -90,13 +120,16 @@ def _key() -> dispatch.Key:
 
 def _observe(call: Any, *args: Any) -> Any:
     global _depth
+    args, observer = _without_devices(args), _observed[-1] if _observed and not _depth else None
+    if observer is not None:
+        observer.before(call, args)
     _depth += 1
     try:
-        result = call.redispatch(*_without_devices(args))
+        result = call.redispatch(*args)
+        if observer is not None:
+            observer.after(call, args, result)
     finally:
         _depth -= 1
-    if _depth == 0 and _observed:
-        _observed[-1].note(result)
     return result
 
 
@@ -113,11 +146,18 @@ def _without_devices(args: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def run_trial(
-    model: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], parts: Mapping[str, Module]
+    model: Callable[..., Any],
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    parts: Mapping[str, Module],
+    exported: bool = False,
 ) -> Trial:
-    """Run a model; ``parts`` are its modules by path. An exception of the model becomes the trial's ``failure``."""
+    """Run a model; ``parts`` are its modules by path. An exception of the model becomes the trial's ``failure``.
+
+    ``exported``: as within ``export``, where models that ask for values take another way.
+    """
     trial, running = Trial(), list[str]()
-    memory = _Memory()
+    observer = _Observer(trial, lambda error: _failure(error, running, parts, model))
     handles = []
 
     def enter(path: str) -> None:
@@ -135,9 +175,10 @@ def run_trial(
         handles.append(module.register_forward_pre_hook(lambda *_, p=path: enter(p)))
         handles.append(module.register_forward_hook(lambda m, _, result, p=path: leave(p, m, result)))
     root = model if isinstance(model, Module) else None
-    _observed.append(memory)
+    _observed.append(observer)
+    way = exporting() if exported else contextlib.nullcontext()
     try:
-        with no_grad(), device("meta"), _key().enabled(), FlopCounterMode(root, display=False) as counter:
+        with way, no_grad(), device("meta"), _key().enabled(), FlopCounterMode(root, display=False) as counter:
             result = model(*args, **kwargs)
         if root is None:
             trial.order.append("")
@@ -147,10 +188,10 @@ def run_trial(
     except Exception as error:
         trial.failure = _failure(error, running, parts, model)
     finally:
-        _observed.remove(memory)
+        _observed.remove(observer)
         for handle in handles:
             handle.remove()
-    trial.peak = memory.peak
+    trial.peak = observer.memory.peak
     return trial
 
 
@@ -168,10 +209,14 @@ def _failure(error: Exception, running: Sequence[str], parts: Mapping[str, Modul
     kind = type(parts[path]).__name__ if path in parts else getattr(model, "__name__", type(model).__name__)
     message = str(error) or type(error).__name__
     if _ASKS_VALUES.search(message):
-        message += "; forward asks a tensor for its values, and a trial has none"
-    frames = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith((_PACKAGE, "<"))]
-    line = f"{frames[-1].filename}:{frames[-1].lineno}: {frames[-1].line}" if frames else ""
-    return Failure(path, kind, type(error).__name__, message, line)
+        message += f"; {_NONE}"
+    return Failure(path, kind, type(error).__name__, message, _line(traceback.extract_tb(error.__traceback__)))
+
+
+def _line(frames: Sequence[traceback.FrameSummary]) -> str:
+    """The last line of the program among these."""
+    theirs = [f for f in frames if not f.filename.startswith((_PACKAGE, "<"))]
+    return f"{theirs[-1].filename}:{theirs[-1].lineno}: {theirs[-1].line}" if theirs else ""
 
 
 def _shapes(result: Any) -> Any:
