@@ -1,6 +1,9 @@
 #include "autograd/engine.h"
 #include "autograd/accumulate.h"
+#include "autograd/anomaly.h"
 #include "autograd/meta.h"
+#include "autograd/node_index.h"
+#include "autograd/node_streams.h"
 #include "autograd/saved_tensor.h"
 #include "dispatch/op_handles.h"
 #include "runtime/backend.h"
@@ -15,57 +18,6 @@
 
 namespace ts {
 namespace {
-
-// Pointer to index, open addressing: one per run, so that graphs may be walked concurrently and re-entrantly.
-class NodeIndex {
-public:
-  // Whatever the size of the table: entries of earlier rounds count as empty.
-  void clear() {
-    count_ = 0;
-    if (table_.size() > 4096) table_.resize(64);
-    if (++round_ == 0) { // wrapped
-      std::fill(table_.begin(), table_.end(), Entry{});
-      round_ = 1;
-    }
-  }
-  // Index of n, or -1 after adding it as `next`.
-  int32_t find_or_add(Node* n, int32_t next) {
-    if (2 * (count_ + 1) > table_.size()) grow();
-    Entry& e = probe(n);
-    if (used(e)) return e.index;
-    e = {n, next, round_};
-    ++count_;
-    return -1;
-  }
-  int32_t find(Node* n) {
-    if (table_.empty()) return -1;
-    Entry& e = probe(n);
-    return used(e) ? e.index : -1;
-  }
-
-private:
-  struct Entry {
-    Node* node = nullptr;
-    int32_t index = 0;
-    uint32_t round = 0;
-  };
-  bool used(const Entry& e) const { return e.round == round_; }
-  Entry& probe(Node* n) {
-    size_t mask = table_.size() - 1;
-    size_t at = (reinterpret_cast<uintptr_t>(n) >> 6) * 0x9e3779b97f4a7c15ull >> 32 & mask;
-    while (used(table_[at]) && table_[at].node != n) at = (at + 1) & mask;
-    return table_[at];
-  }
-  void grow() {
-    std::vector<Entry> old(std::max<size_t>(64, table_.size() * 2));
-    old.swap(table_);
-    for (Entry& e : old)
-      if (used(e)) probe(e.node) = e;
-  }
-  std::vector<Entry> table_;
-  size_t count_ = 0;
-  uint32_t round_ = 1;
-};
 
 struct State {
   Node* node = nullptr; // the roots hold it: edges never change once a graph is recorded
@@ -108,55 +60,6 @@ void keep_spare(std::unique_ptr<Scratch> s) {
   (void)owner;
   if (!thread_state().backward_spare) thread_state().backward_spare = s.release();
 }
-
-// The memory of a tensor is used by work of these streams, too.
-void note_use(const Tensor& t, const StreamChoice& streams) {
-  if (!t.defined() || !t->storage || t.device().is_meta()) return;
-  backend_of(t.device()).allocator(t.device().index).record_stream(*t->storage, handle_in(streams, t.device()));
-}
-
-// Nodes run on the streams of their forward. What one hands to another on other streams is waited for there, and in
-// the end the caller's streams wait for all that were used.
-class NodeStreams {
-public:
-  NodeStreams() : caller_(stream_choice()), current_(caller_) {}
-  ~NodeStreams() {
-    if (current_ != caller_) set_stream_choice(caller_);
-  }
-  NodeStreams(const NodeStreams&) = delete;
-  NodeStreams& operator=(const NodeStreams&) = delete;
-
-  void enter(const StreamChoice& streams) {
-    if (streams == current_ || recorded_) [[likely]]
-      return;
-    set_stream_choice(streams);
-    current_ = streams;
-    if (streams != caller_ && std::find(used_.begin(), used_.end(), streams) == used_.end()) used_.push_back(streams);
-  }
-  // Of what is computed on the current ones.
-  void hand_over(const Tensor& t, const StreamChoice& to) {
-    if (to == current_ || !t.defined() || recorded_) [[likely]]
-      return;
-    order_streams(to, current_);
-    note_use(t, to);
-  }
-  void hand_to_caller(const Tensor& t) {
-    if (current_ != caller_) note_use(t, caller_);
-  }
-  void hand_from_caller(const Tensor& t, const StreamChoice& to) {
-    enter(caller_);
-    hand_over(t, to);
-  }
-  void join() {
-    for (const StreamChoice& streams : used_) order_streams(caller_, streams);
-    enter(caller_);
-  }
-
-private:
-  StreamChoice caller_, current_;
-  std::vector<StreamChoice> used_;
-  const bool recorded_ = thread_state().capture; // then all that is recorded goes to the caller's streams
-};
 
 class Run {
 public:
@@ -455,46 +358,12 @@ private:
   void compute_anomaly(Node& node, std::span<Tensor> grads, std::span<Tensor> out, EdgeMask wanted) {
     try {
       node.backward(grads, out, wanted);
-      if (tls_.anomaly && anomaly_checks_nan()) check_nan(node, out);
+      if (tls_.anomaly && anomaly_checks_nan()) check_no_nan(node, out);
     } catch (const Error& e) {
       if (e.kind() == ErrorKind::Interrupted) throw;
-      report(node);
+      warn_of_forward(node);
       throw;
     }
-  }
-
-  static void check_nan(const Node& node, std::span<Tensor> out) {
-    ExcludeKeys off(key_bit(key::Autograd));
-    for (size_t i = 0; i < out.size(); ++i) {
-      if (!out[i].defined() || !(is_floating(out[i].dtype()) || is_complex(out[i].dtype()))) continue;
-      Results r;
-      ops::local_scalar.invoke(r, ops::any(ops::isnan(out[i])));
-      TS_CHECK(r[0].i == 0, "Function '", node.name(), "' returned nan values in its ", i, "th output.");
-    }
-  }
-
-  // A warning; where warnings are errors, a line of the log: the error that it tells of is the one to raise.
-  static void announce(const std::string& message) {
-    try {
-      warn(message);
-    } catch (...) {
-      const InterpreterHooks& hooks = interpreter_hooks();
-      std::string text;
-      if (hooks.take_exception) hooks.take_exception(text);
-      if (hooks.log) hooks.log(2, message.c_str());
-    }
-  }
-
-  // Where the node was recorded, and if that was within a backward, where what went before was.
-  static void report(const Node& failed) {
-    constexpr const char* unknown = "No forward pass information available. Enable detect anomaly during forward pass "
-                                    "for more information.";
-    auto told = [](const Node& n, const char* text) { return n.location ? concat(text, ":\n", *n.location) : unknown; };
-    announce(concat("Error detected in ", failed.name(), ". ",
-                    told(failed, "Traceback of forward call that caused the error")));
-    for (const Node* n = failed.parent.get(); n; n = n->parent.get())
-      announce(concat("Previous calculation was induced by ", n->name(), ". ",
-                      told(*n, "Traceback of forward call that induced the previous calculation")));
   }
 
   TensorList inputs_;
@@ -606,12 +475,6 @@ std::vector<Tensor> run_backward(TensorList roots, TensorList grads, TensorList 
              " appears to not have been used in the graph. Set allow_unused=True if this is the desired behavior.");
   return captured;
 }
-
-namespace {
-thread_local bool t_checks_nan = true;
-} // namespace
-bool anomaly_checks_nan() { return t_checks_nan; }
-void set_anomaly_checks_nan(bool on) { t_checks_nan = on; }
 
 bool will_run(const Node* node) {
   auto* running = static_cast<Scratch*>(thread_state().backward_running);

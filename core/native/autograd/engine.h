@@ -19,10 +19,6 @@ struct BackwardOptions {
 // With accumulate and inputs given, only these leaves accumulate. Returns one tensor per input when not accumulating.
 std::vector<Tensor> run_backward(TensorList roots, TensorList grads, TensorList inputs, const BackwardOptions& options);
 
-// Whether anomaly mode in this thread also refuses NaN gradients (it does by default).
-bool anomaly_checks_nan();
-void set_anomaly_checks_nan(bool on);
-
 bool in_backward(); // this thread is inside run_backward
 // Runs once at the end of the current backward. RuntimeError outside one.
 void queue_callback(std::function<void()> callback);

@@ -11,7 +11,7 @@ from typing import Any
 from tesserack import _native, library
 from tesserack._native import Tensor
 from tesserack.library import CustomOp
-from tesserack.library.replacing import replace
+from tesserack.library.replacing import device_of_key, replace
 
 __all__ = ["Library", "define", "fallthrough_kernel", "get_ctx", "get_kernel", "impl", "impl_abstract"]
 __all__ += ["register_autocast", "register_autograd", "register_fake", "register_kernel", "register_torch_dispatch"]
@@ -19,7 +19,6 @@ __all__ += ["register_vmap"]
 
 # Dispatch keys that stand for every device.
 _EVERYWHERE = ("", "CompositeExplicitAutograd", "CompositeImplicitAutograd", "BackendSelect", "default", "types")
-_DEVICES = {"PrivateUse1": "privateuseone"}
 # Rules for operators that are not defined yet, by name.
 _rules: dict[str, Callable[..., Any]] = {}
 
@@ -129,7 +128,7 @@ def _set(op: CustomOp, key: str, function: Callable[..., Any]) -> None:
     elif key.startswith("Autocast"):
         _native._set_kernel(op.name, "Autocast", lambda call, *args: function(*args), f"{op.name} at {key}")
     else:
-        op._kernels[_DEVICES.get(key, key.lower())] = function
+        op._kernels[device_of_key(key) or key] = function
 
 
 def impl_abstract(qualname: str, func: Any = None, *, lib: Library | None = None, _stacklevel: int = 1) -> Any:
@@ -181,7 +180,7 @@ def get_kernel(op: Any, dispatch_key: str) -> Any:
     """The kernel that was registered for a device, as a callable. ``RuntimeError`` if there is none."""
     found = _operator(op) if isinstance(op, str) else op
     key = str(dispatch_key).rpartition(".")[2]
-    kernel = found._kernels.get(None if key in _EVERYWHERE else _DEVICES.get(key, key.lower()))
+    kernel = found._kernels.get(None if key in _EVERYWHERE else device_of_key(key) or key)
     if kernel is None:
         raise RuntimeError(f"no kernel of {found.name} for {key}; register one with torch.library.impl")
     return kernel

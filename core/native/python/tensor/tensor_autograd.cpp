@@ -1,4 +1,5 @@
 // a.backward(), hooks, detach_ and what else changes a tensor's autograd state; the engine for tesserack.autograd.
+#include "autograd/anomaly.h"
 #include "autograd/engine.h"
 #include "autograd/keep_saved.h"
 #include "autograd/meta.h"
