@@ -117,6 +117,14 @@ def test_norms_of_values_whose_square_overflows(dtype: ts.dtype, device: ts.devi
     assert math.isnan(ts.tensor([math.nan, 1e30], dtype=dtype, device=device).norm().item())
 
 
+def test_norms_of_bfloat16_whose_square_overflows(device: ts.device) -> None:
+    for scale in (2.0**100, 1.0) if device.type in ("cpu", "reference") else (1.0,):
+        x = ts.tensor([[3.0, 4.0], [0.0, 0.0], [5.0, 12.0]], dtype=ts.bfloat16, device=device) * scale
+        assert (ts.linalg.vector_norm(x, dim=1).float() / scale).tolist() == [5, 0, 13]
+        assert x.norm(dtype=ts.float32).item() / scale == pytest.approx(194**0.5, rel=1e-5)
+        assert x.expand(1000, 3, 2).norm().item() / scale == pytest.approx(194000**0.5, rel=1e-2)
+
+
 @pytest.mark.filterwarnings("ignore:.*running it on the cpu")
 @pytest.mark.usefixtures("needs_lapack")
 def test_hessian_of_a_determinant_at_zero(device: ts.device) -> None:

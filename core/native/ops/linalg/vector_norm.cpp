@@ -92,27 +92,36 @@ bool wide_squares(const Tensor& sums, const Tensor& x, DimSet dims) {
   return true;
 }
 
+bool widens(DType from, DType to) {
+  return from != to && !is_complex(from) && !is_float8(from) && item_size(from) < item_size(to);
+}
+
 void vector_norm(const Tensor& out, const Tensor& self, Scalar ord, OptionalDims dim, bool keepdim, DType dtype) {
   static const Op sqrt_("sqrt_"), pow_("pow_");
   DimSet dims = dim_set(dim, self.ndim(), "linalg_vector_norm");
   double p = ord.to_double();
   DType computed = norm_dtype(self, dtype);
-  Tensor x = raw_cast(self, computed == DType::Complex32 ? DType::Complex64 : accumulate_type(computed, self.device()));
-  if (p != 2 || is_complex(x.dtype())) x = ops::abs(x);
+  DType type = computed == DType::Complex32 ? DType::Complex64 : accumulate_type(computed, self.device());
+  bool squares = p == 2 && !is_complex(type), summed = false,
+       waits = !backend_of(out.device()).is_async(out.device().index);
+  Tensor sums = real_type(type) == out.dtype() ? out : empty_tensor(out.sizes(), real_type(type), out.device());
+  // Squares of a narrower type are added up as they are read, where what over- or underflows is seen below.
+  if (squares && waits && widens(self.dtype(), type))
+    summed = reduce_program_into(sums, TS_R_SUM, self, dims, program_of("x * x"));
+  Tensor x = summed ? self : raw_cast(self, type);
+  if (p != 2 || is_complex(type)) x = ops::abs(x);
   if (std::isinf(p) && x.ndim() == 0) return raw_copy(out, x);
   if (std::isinf(p)) return raw_copy(out, (p > 0 ? ops::amax : ops::amin)(x, dim_list(dims), keepdim));
-  Tensor sums = out.dtype() == x.dtype() ? out : empty_tensor(out.sizes(), x.dtype(), out.device());
-  bool squares = p == 2 && !is_complex(x.dtype());
-  if (squares && wide_squares(sums, x, dims)) return raw_copy(out, sums);
-  if (!squares || !reduce_program_into(sums, TS_R_SUM, x, dims, program_of("x * x")))
+  if (squares && !summed && wide_squares(sums, x, dims)) return raw_copy(out, sums);
+  if (!summed && (!squares || !reduce_program_into(sums, TS_R_SUM, x, dims, program_of("x * x"))))
     reduce_into(sums, TS_R_SUM, p == 0 ? ops::ne(x, 0) : p == 1 ? x : p == 2 ? ops::square(x) : ops::pow(x, p), dims);
   if (p == 2)
     sqrt_(sums);
   else if (p != 0 && p != 1)
     pow_(sums, 1 / p);
-  if (p > 1 && sums.numel() && self.numel() && !backend_of(out.device()).is_async(out.device().index)) {
+  if (p > 1 && sums.numel() && self.numel() && waits) {
     Tensor unsure = ops::logical_or(ops::eq(sums, INFINITY), ops::lt(sums, least_sure_norm(sums.dtype(), p)));
-    if (raw_truth(ops::any(unsure))) rescale(sums, x, p, dims);
+    if (raw_truth(ops::any(unsure))) rescale(sums, raw_cast(x, sums.dtype()), p, dims);
   }
   if (!sums.is(out)) raw_copy(out, sums);
 }
