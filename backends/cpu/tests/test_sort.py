@@ -71,3 +71,22 @@ def test_topk(case: tuple[int, int], dtype: np.dtype[Any], largest: bool) -> Non
     assert values.tobytes() == np.take_along_axis(x, positions, -1).tobytes()
     call("topk", [values, positions], [x], [k, 1, largest, False])
     np.testing.assert_array_equal(np.sort(positions), np.sort(order))
+
+
+@pytest.mark.parametrize("dtype", [d for d in REAL if d.kind != "b"], ids=str)  # which come as bytes
+@pytest.mark.parametrize("shape", [(1,), (5, 33), (40, 9), (3, 2000)], ids=str)
+def test_modes(shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+    x = random_array(np.random.default_rng(2), shape, dtype)
+    positions = np.empty((*shape[:-1], 1), "i8")
+    call("rank_positions", [positions], [x], [-3])
+    for row in np.ndindex(shape[:-1]):
+        keys = x[row].astype("f8") if dtype == BFLOAT16 or dtype.kind == "f" else x[row]
+        values, counts = np.unique(keys, return_counts=True, equal_nan=False)
+        most = values[counts.argmax()]
+        assert positions[row][0] == np.flatnonzero(keys == most)[-1]
+
+
+def test_the_mode_of_nothing_but_nan_is_the_first() -> None:
+    positions = np.empty((1, 1), "i8")
+    call("rank_positions", [positions], [np.full((1, 5), np.nan, "f4")], [-3])
+    assert positions[0, 0] == 0

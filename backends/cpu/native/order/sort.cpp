@@ -310,13 +310,29 @@ template <class T> int64_t middle_rank(const T* row, int64_t n, bool of_numbers)
   return std::max<int64_t>(0, (n - nans - 1) / 2);
 }
 
-constexpr int64_t kMiddle = -1, kMiddleOfNumbers = -2;
+// Where the last of the most frequent elements stands, of the smallest of several; no NaN is another's equal.
+template <class T, class Item>
+int64_t position_of_mode(const T* row, int64_t n, std::vector<Item>& items, std::vector<Item>& spare) {
+  fill_items(row, 1, n, false, items);
+  sort_items(items, spare, sizeof(T));
+  const auto at = [&](int64_t i) -> const Item& { return items[static_cast<size_t>(i)]; };
+  int64_t best = 0, longest = 0;
+  for (int64_t i = 0, length = 0; i < n; ++i) {
+    const bool again =
+        i > 0 && at(i).key() == at(i - 1).key() && load(row[at(i).position()]) == load(row[at(i).position()]);
+    length = again ? length + 1 : 1;
+    if (length > longest) longest = length, best = i;
+  }
+  return at(best).position();
+}
+
+constexpr int64_t kMiddle = -1, kMiddleOfNumbers = -2, kMode = -3;
 
 // inputs: rows; params: a rank from 0 on, or one of those above; outputs: int64 positions, one for each row
 void rank_positions(const Call& call) {
   const Tensor input = call.in(0);
   const int64_t n = input.size(input.ndim() - 1), rank = call.param(0).as_int();
-  if (rank < kMiddleOfNumbers || rank >= n)
+  if (rank < kMode || rank >= n)
     backend::fail(TS_VALUE_ERROR, "rank_positions: expected a rank below %lld, got %lld", static_cast<long long>(n),
                   static_cast<long long>(rank));
   int64_t* const out = call.out(0).data<int64_t>();
@@ -324,9 +340,13 @@ void rank_positions(const Call& call) {
     using T = typename decltype(type)::type;
     using Item = typename decltype(item)::type;
     parallel_for(0, input.numel() / n, std::max<int64_t>(1, 4096 / n), [&](int64_t begin, int64_t end) {
-      std::vector<Item> items;
+      std::vector<Item> items, spare;
       for (int64_t r = begin; r < end; ++r) {
         const T* const row = input.data<T>() + r * n;
+        if (rank == kMode) {
+          out[r] = position_of_mode(row, n, items, spare);
+          continue;
+        }
         const int64_t k = rank >= 0 ? rank : middle_rank(row, n, rank == kMiddleOfNumbers);
         out[r] = position_of_rank(row, n, k, items);
       }

@@ -119,17 +119,32 @@ void topk(const Tensor& values, const Tensor& positions, const Tensor& self, int
 Tensor msort(const Tensor& self) { return ops::sort.multi<2>(self, 0)[0]; }
 
 // --- elements of one rank
-constexpr int64_t kMiddle = -1, kMiddleOfNumbers = -2; // ranks that follow from the size, or from how many are NaN
+// Ranks that follow from the size, from how many are NaN, or from how many are equal.
+constexpr int64_t kMiddle = -1, kMiddleOfNumbers = -2, kMode = -3;
 const Op rank_positions_op("_rank_positions");
 
 Tensor rank_positions_rule(const Tensor& self, int64_t rank) {
   const char* op = "_rank_positions";
   check_orderable(self, op);
-  TS_CHECK(self.ndim() > 0 && rank >= kMiddleOfNumbers && rank < self.sizes().back(), op,
+  TS_CHECK(self.ndim() > 0 && rank >= kMode && rank < self.sizes().back(), op,
            ": expected a rank within the last dimension of sizes ", self.sizes(), ", got ", rank);
   Dims sizes(self.sizes());
   sizes.back() = 1;
   return outline(sizes, DType::Int64, self.device());
+}
+
+// In order, the place of each element in its run of equals; the first greatest ends the smallest most frequent run.
+Tensor mode_positions(const Tensor& values, const Tensor& order) {
+  static const Op cummax("cummax");
+  int64_t d = values.ndim() - 1, size = values.sizes()[d];
+  Tensor starts = ops::ne(ops::narrow(values, d, int64_t{1}, size - 1), ops::narrow(values, d, int64_t{0}, size - 1));
+  Tensor place = counting(size, values.device());
+  Tensor begin = ops::mul(ops::narrow(place, 0, int64_t{1}, size - 1), starts);
+  Dims first(values.sizes());
+  first[static_cast<size_t>(d)] = 1;
+  const Tensor parts[] = {ops::zeros(first, DType::Int64, values.device()), begin};
+  Tensor length = ops::sub(place, cummax.multi<2>(ops::cat(TensorList(parts), d), d)[0]);
+  return ops::gather(order, d, ops::argmax(length, d, true));
 }
 
 // By a whole sort, where there is no kernel. NaN sorts last: with n of them the first is at size - n, and the rest's
@@ -137,6 +152,7 @@ Tensor rank_positions_rule(const Tensor& self, int64_t rank) {
 Tensor rank_positions(const Tensor& self, int64_t rank) {
   int64_t d = self.ndim() - 1, size = self.sizes()[d];
   auto [values, order] = ops::sort.multi<2>(self, d);
+  if (rank == kMode) return mode_positions(values, order);
   if (rank >= 0 || !is_floating(self.dtype()))
     return ops::narrow(order, d, rank >= 0 ? rank : (size - 1) / 2, int64_t{1});
   static const Op halve("_lower_middle");
@@ -186,6 +202,15 @@ Pair median_dim(const Tensor& self, int64_t dim, bool keepdim, bool ignore_nan) 
   TS_CHECK_INDEX(size > 0, op, ": Expected reduction dim ", d, " to have non-zero size.");
   if (self.ndim() == 0) return {ops::clone(self), ops::zeros(IntSpan(), DType::Int64, self.device())};
   return picked(self, d, positions_of_rank(self, d, ignore_nan ? kMiddleOfNumbers : kMiddle), keepdim);
+}
+
+Pair mode(const Tensor& self, int64_t dim, bool keepdim) {
+  check_orderable(self, "mode");
+  int64_t d = wrap_dim(dim, self.ndim(), "mode"), size = self.ndim() ? self.sizes()[d] : 1;
+  TS_CHECK_INDEX(size > 0, "mode: Expected reduction dim ", dim, " to have non-zero size.");
+  if (self.ndim() == 0) return {ops::clone(self), ops::zeros(IntSpan(), DType::Int64, self.device())};
+  Tensor ordered = is_bool(self.dtype()) ? ops::to_dtype(self, DType::UInt8) : self;
+  return picked(self, d, positions_of_rank(ordered, d, kMode), keepdim);
 }
 
 template <bool ignore_nan> Pair median_along(const Tensor& self, int64_t dim, bool keepdim) {
@@ -267,6 +292,11 @@ TS_OPERATORS(sort) {
       .body<median_along<true>>()
       .out()
       .doc("The lower of the middle elements along `dim` that are not NaN, and where it came from.");
+  def("mode(Tensor self, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)")
+      .facts("leaf")
+      .body<mode>()
+      .out()
+      .doc("The most frequent element along `dim`, the smallest of several, and where it stands last.");
   def("_rank_positions(Tensor self, int rank) -> Tensor")
       .rule<rank_positions_rule>()
       .kernel("rank_positions", "self: contiguous", "rank")
@@ -274,7 +304,7 @@ TS_OPERATORS(sort) {
       .not_differentiable()
       .hidden()
       .doc("Where along the last dim the element of a rank is, counted from 0; of rank -1 the median, -2 that of "
-           "numbers.");
+           "numbers, -3 the mode.");
   def("_lower_middle(Tensor self) -> Tensor")
       .pointwise("max(floordiv(self - 1, 2), 0)")
       .promote(Promote::Keep)

@@ -1,4 +1,4 @@
-// What stands where in an ordered list, and how often: quantile, nanquantile, mode.
+// What stands where in an ordered list: quantile, nanquantile.
 #include "dispatch/op_handles.h"
 #include "ops/common/arguments.h"
 #include "ops/common/copy.h"
@@ -94,30 +94,6 @@ Tensor quantile_number(const Tensor& self, double q, OptionalDim dim, bool keepd
   return quantile<ignore_nan>(self, filled({}, Scalar(q), t, self.device()), dim, keepdim, interpolation);
 }
 
-// In order, the place of each element in its run of equals; the first greatest ends the smallest most frequent run.
-Pair mode(const Tensor& self, int64_t dim, bool keepdim) {
-  int64_t d = wrap_dim(dim, self.ndim(), "mode"), size = self.ndim() ? self.sizes()[d] : 1;
-  TS_CHECK_INDEX(size > 0, "mode: Expected reduction dim ", dim, " to have non-zero size.");
-  if (self.ndim() == 0) return {ops::clone(self), ops::zeros(IntSpan(), DType::Int64, self.device())};
-  static const Op cummax("cummax");
-  auto sorted = ops::sort.multi<2>(ops::detach(self), d);
-  Tensor starts =
-      ops::ne(ops::narrow(sorted[0], d, int64_t{1}, size - 1), ops::narrow(sorted[0], d, int64_t{0}, size - 1));
-  Dims shape(static_cast<size_t>(self.ndim()), 1);
-  shape[static_cast<size_t>(d)] = size;
-  Tensor place = ops::view(counting(size, self.device()), shape);
-  Tensor begin = ops::mul(ops::narrow(place, d, int64_t{1}, size - 1), starts);
-  Dims first(self.sizes());
-  first[static_cast<size_t>(d)] = 1;
-  Tensor zero = ops::zeros(first, DType::Int64, self.device());
-  const Tensor parts[] = {zero, begin};
-  Tensor length = ops::sub(place, cummax.multi<2>(ops::cat(TensorList(parts), d), d)[0]);
-  Tensor index = ops::gather(sorted[1], d, ops::argmax(length, d, true));
-  Tensor value = ops::gather(self, d, index);
-  if (keepdim) return {value, index};
-  return {ops::squeeze(value, IntSpan(&d, 1)), ops::squeeze(index, IntSpan(&d, 1))};
-}
-
 template <bool ignore_nan> void declare_quantile(const char* name, const char* doc) {
   constexpr const char* kRest = " q, int? dim=None, bool keepdim=False, *, str interpolation='linear') -> Tensor";
   def(concat(name, "(Tensor self, Tensor", kRest).c_str())
@@ -138,11 +114,6 @@ TS_OPERATORS(quantile) {
                           "The element below which lies the share q of all, or of those along `dim`; between two by "
                           "interpolation: linear, lower, higher, midpoint or nearest. NaN if any is.");
   declare_quantile<true>("nanquantile", "As quantile, of the elements that are not NaN.");
-  def("mode(Tensor self, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)")
-      .facts("leaf")
-      .body<mode>()
-      .out()
-      .doc("The most frequent element along `dim`, the smallest of several, and where it stands last.");
 }
 
 } // namespace ts
