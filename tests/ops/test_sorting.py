@@ -93,6 +93,27 @@ def test_median_of_nan(device: str) -> None:
     assert np.isnan(ts.median(ts.zeros(0, device=device)).item())
 
 
+def test_mode(device: str) -> None:
+    a = RNG.integers(0, 4, (6, 5, 40))
+    for dtype in (ts.int64, ts.uint8, ts.float32, ts.bfloat16, ts.bool):
+        x = ts.tensor(a, device=device).to(dtype)
+        b = (a != 0).astype(int) if dtype == ts.bool else a
+        for dim in (0, 1, 2):
+            values, indices = ts.mode(x, dim)
+            rows = np.moveaxis(b, dim, -1)
+            most = np.array([[np.bincount(row).argmax() for row in plane] for plane in rows])
+            last = rows.shape[-1] - 1 - (rows == most[..., None])[..., ::-1].argmax(-1)
+            np.testing.assert_array_equal(values.long().cpu().numpy(), most)
+            np.testing.assert_array_equal(indices.cpu().numpy(), last)
+            assert ts.mode(x, dim, keepdim=True)[1].shape[dim] == 1
+    x = ts.tensor([[1.0, float("nan"), 1.0, float("nan"), float("nan")]], device=device, requires_grad=True)
+    values, indices = ts.mode(x)
+    values.sum().backward()
+    assert values.item() == 1.0 and indices.item() == 2 and x.grad.cpu().numpy().tolist() == [[0, 0, 1, 0, 0]]
+    with pytest.raises(NotImplementedError, match="no order"):
+        ts.mode(ts.ones(3, dtype=ts.complex64, device=device))
+
+
 def test_gradients(device: str) -> None:
     x = ts.tensor(RNG.permutation(12).reshape(3, 4) * 1.5, device=device, requires_grad=True)
     calls: list[Callable[[Any], Any]] = [
@@ -162,6 +183,8 @@ def test_counting(device: str) -> None:
     a = np.array([3, 1, 1, 0, 5])
     x, w = ts.tensor(a, device=device), np.array([0.5, 1.0, 2.0, 1.0, 4.0])
     np.testing.assert_array_equal(ts.bincount(x).cpu().numpy(), np.bincount(a))
+    for many in (3000, 5000, 70000):  # bins for few numbers
+        np.testing.assert_array_equal(ts.bincount(x, minlength=many).cpu().numpy(), np.bincount(a, minlength=many))
     np.testing.assert_array_equal(ts.bincount(x, minlength=9).cpu().numpy(), np.bincount(a, minlength=9))
     np.testing.assert_array_equal(ts.bincount(x, ts.tensor(w, device=device)).cpu().numpy(), np.bincount(a, w))
     v = RNG.random(200).astype(np.float32) * 10

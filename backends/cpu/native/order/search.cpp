@@ -99,7 +99,8 @@ int count_integers(const Call& call) {
   const int64_t *const at = in.data<int64_t>(), n = in.numel(), bins = out.numel();
   int64_t* const counts = out.data<int64_t>();
   std::fill_n(counts, bins, int64_t{0});
-  if (bins > 4096 || n > UINT32_MAX) { // rows of counters would be larger than what they save
+  // Rows of counters are cleared and added up: not where they are larger than what they save.
+  if (bins > 4096 || n < 8 * bins || n > UINT32_MAX) {
     for (int64_t i = 0; i < n; ++i) {
       if (static_cast<uint64_t>(at[i]) >= static_cast<uint64_t>(bins)) return TS_DECLINED;
       ++counts[at[i]];
