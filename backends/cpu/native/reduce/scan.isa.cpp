@@ -354,17 +354,26 @@ template <int Op, typename T> void scan_rows(const backend::Call& call) {
   const int last = in->ndim - 1;
   const int64_t n = in->ndim == 0 ? 1 : in->sizes[last], rows = in->numel / n;
   const Access<T> access(in->dtype, out->dtype);
+  require_dims(call.op(), in->ndim);
+  // The dims of the rows, those that lie together as one: rows next to each other are many then.
+  Operand operands[3];
+  Space space;
+  space.nd = std::max(last, 0);
+  space.operands = operands;
+  for (const ts_tensor* t : {in, out, positions})
+    if (t != nullptr) set_operand(operands[space.n_operands++], t);
+  std::copy_n(in->sizes, space.nd, space.size);
+  normalise(space);
   const auto row = [&](int64_t r) {
-    const auto at = [&](const ts_tensor* t) {
-      int64_t offset = 0, rest = r;
-      for (int d = last - 1; d >= 0; --d) {
-        offset += rest % in->sizes[d] * t->strides[d];
-        rest /= in->sizes[d];
-      }
-      return static_cast<char*>(t->handle) + t->byte_offset + offset * backend::dtype_size(t->dtype);
-    };
+    int64_t offset[3] = {};
+    for (int d = space.nd - 1; d >= 0; --d) {
+      const int64_t at = r % space.size[d];
+      for (int k = 0; k < space.n_operands; ++k) offset[k] += at * operands[k].stride[d];
+      r /= space.size[d];
+    }
+    const auto at = [&](int k) { return operands[k].base + offset[k] * operands[k].item; };
     const auto stride = [&](const ts_tensor* t) { return last < 0 ? 1 : t->strides[last]; };
-    return Row{at(in),     at(out),     positions != nullptr ? reinterpret_cast<int64_t*>(at(positions)) : nullptr,
+    return Row{at(0),      at(1),       positions != nullptr ? reinterpret_cast<int64_t*>(at(2)) : nullptr,
                stride(in), stride(out), positions != nullptr ? stride(positions) : 0};
   };
   if constexpr (Op == TS_R_SUM || Op == TS_R_PROD)
@@ -376,9 +385,10 @@ template <int Op, typename T> void scan_rows(const backend::Call& call) {
         : n == 3 ? scan_packed<Op, 3>(from, to, end - first)
                  : scan_packed<Op, 4>(from, to, end - first);
       });
-  const int64_t cols = last > 0 ? in->sizes[last - 1] : 1;
-  if (cols >= kShort && (n <= kShort || std::llabs(in->strides[last - 1]) < std::llabs(in->strides[last]))) {
-    const Across across{in->strides[last - 1], out->strides[last - 1], positions ? positions->strides[last - 1] : 0};
+  const int64_t cols = space.cols();
+  const auto step = [&](int k) { return operands[k].stride[space.nd - 1]; };
+  if (cols >= kShort && (n <= kShort || std::llabs(step(0)) < std::llabs(in->strides[last]))) {
+    const Across across{step(0), step(1), positions ? step(2) : 0};
     const int64_t most = across.in == 1 && across.out == 1 && access.reads && access.writes ? kColumns : kStagedColumns;
     const int64_t blocks = ceil_div(cols, most), width = ceil_div(cols, blocks);
     return parallel_for(0, rows / cols * blocks, kParallelElements / (n * width) + 1, [&](int64_t first, int64_t end) {
@@ -399,7 +409,8 @@ template <int Op, typename T> void scan_rows(const backend::Call& call) {
 #endif
   parallel_for(0, rows, kParallelElements / n + 1, [&](int64_t first, int64_t end) {
     int64_t r = first;
-    if constexpr (Op == TS_R_SUM || Op == TS_R_PROD)
+    // Whole numbers need not wait for each other.
+    if constexpr ((Op == TS_R_SUM || Op == TS_R_PROD) && std::is_floating_point_v<T>)
       for (; r + kTogether <= end; r += kTogether) {
         const Row rows_now[kTogether] = {row(r), row(r + 1), row(r + 2), row(r + 3)};
         scan_rows_together<Op, T>(rows_now, n, access);
