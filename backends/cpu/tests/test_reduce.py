@@ -97,6 +97,29 @@ def test_layouts(op: str, rng: np.random.Generator) -> None:
                 np.testing.assert_array_equal(got, want, err_msg=f"{op} {axes}")
 
 
+@pytest.mark.parametrize("op", ["sum", "prod", "max", "min", "any", "all"])
+@pytest.mark.parametrize("dtype", ["f4", "f8", "f2", "i8", "i4", "u1"])
+@pytest.mark.parametrize("shape", [(90, 65, 101), (300, 130, 20), (2, 3000, 128), (40, 7, 3, 60)], ids=str)
+def test_short_runs_that_lie_apart(shape: tuple[int, ...], dtype: str, op: str, rng: np.random.Generator) -> None:
+    base = rng.integers(0, 3, shape) if op != "prod" else 1 + (rng.random(shape) < 20 / np.prod(shape))
+    for x in (base[..., ::2], base[..., 3:-1], base[..., ::-3]):
+        x = np.lib.stride_tricks.as_strided(
+            base.astype(dtype), x.shape, [s // 8 * np.dtype(dtype).itemsize for s in x.strides]
+        )
+        out = "?" if op in ("any", "all") else "f8" if dtype[0] == "f" else "i8"
+        got = reduce(x, tuple(range(x.ndim)), op, out, compute="f8" if dtype[0] == "f" else out)
+        np.testing.assert_array_equal(got, getattr(np, op)(x, **({"dtype": out} if op in ("sum", "prod") else {})))
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize("n", [1, 7, 8, 47, 95, 4096, 4097, 20_000])
+def test_parts_of_complex_numbers(n: int, dtype: str, rng: np.random.Generator) -> None:
+    x = rng.integers(-9, 9, (40, n, 2)).astype(dtype)
+    for op in ("sum", "max", "min"):
+        np.testing.assert_array_equal(reduce(x, (1,), op, dtype), getattr(np, op)(x, axis=1))
+    np.testing.assert_array_equal(reduce(x[:3], (0, 1), "sum", dtype), x[:3].sum((0, 1)))
+
+
 @pytest.mark.parametrize("source", REAL, ids=str)
 @pytest.mark.parametrize("axes", [(0,), (1,)])
 def test_every_dtype(source: np.dtype[Any], axes: tuple[int, ...], rng: np.random.Generator) -> None:

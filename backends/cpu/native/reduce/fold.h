@@ -217,6 +217,24 @@ template <typename Fold, bool Long = false, typename T> inline typename Fold::Ac
   return acc;
 }
 
+// Folds the even and the odd ones of n contiguous elements, n even.
+template <typename Fold, typename T> inline void fold_pairs(const T* p, int64_t n, T (&two)[2]) {
+  constexpr int lanes = kLanes<T>, ways = 4;
+  Vector<T> acc[ways];
+  for (Vector<T>& v : acc) v = Fold::start() - Vector<T>{};
+  int64_t i = 0;
+  for (; i + ways * lanes <= n; i += ways * lanes)
+#pragma GCC unroll 4
+    for (int k = 0; k < ways; ++k) acc[k] = Fold::step(acc[k], load_vector(p + i + k * lanes));
+  for (; i + lanes <= n; i += lanes) acc[0] = Fold::step(acc[0], load_vector(p + i));
+  const Vector<T> all = merge_vectors<Fold, ways>(acc);
+  for (int k = 0; k < 2; ++k) {
+    two[k] = T(all[k]);
+    for (int j = 2; j < lanes; j += 2) two[k] = Fold::merge(two[k], T(all[j + k]));
+  }
+  for (; i < n; ++i) two[i & 1] = Fold::step(two[i & 1], p[i]);
+}
+
 // Several runs at once: one stream of reads does not use what memory and the last cache deliver.
 constexpr int kStreams = 4;
 template <typename Fold, typename T> inline typename Fold::Wide fold_streams(const T* p) {

@@ -26,8 +26,14 @@ template <bool Largest, typename T> void scan_tile(Best<T>& best, const T* p, in
   using Fold = std::conditional_t<Largest, MaxFold<T>, MinFold<T>>;
   const T extreme = fold_run<Fold>(p, n);
   if (best.at >= 0 && !better<Largest>(extreme, best.value)) return;
+  constexpr int64_t kLook = 16; // compared at once
+  const auto found = [&](int64_t i) { return (p[i] == extreme) | (p[i] != p[i]); };
   int64_t i = 0;
-  while (i < n - 1 && !(p[i] == extreme || p[i] != p[i])) ++i;
+  for (int any = 0; i + kLook < n; i += kLook) {
+    for (int64_t j = 0; j < kLook; ++j) any |= found(i + j);
+    if (any != 0) break;
+  }
+  while (i < n - 1 && !found(i)) ++i;
   best = {extreme, first + i};
 }
 

@@ -26,6 +26,12 @@ template <typename Fold, typename T> struct Folding {
     for (int64_t j = 0; j < n; ++j) a[j] = Fold::merge(a[j], b[j]);
   }
 
+  static void join(Cell* into, const Cell* from, int64_t n) {
+    Wide all = *reinterpret_cast<Wide*>(into);
+    for (int64_t j = 0; j < n; ++j) all = Fold::merge(all, reinterpret_cast<const Wide*>(from)[j]);
+    *reinterpret_cast<Wide*>(into) = all;
+  }
+
   static void rows(Cell* wide, const Source& from, const char* at, const Box& box) {
     Wide* totals = reinterpret_cast<Wide*>(wide);
     if (from.is_compute_type && box.col_stride == 1)
@@ -33,8 +39,10 @@ template <typename Fold, typename T> struct Folding {
     if constexpr (widens<Fold, T>)
       if (from.is_float && box.col_stride == 1 && box.cols >= kShortRun) {
         for (int64_t r = 0; r < box.rows; ++r)
-          totals[r] = Fold::merge(totals[r],
-                                  fold_floats<Fold>(reinterpret_cast<const float*>(at) + r * box.row_stride, box.cols));
+          for (int64_t c = 0; c < box.cols; c += kRun) // products of longer runs leave the range, by way of denormals
+            totals[r] =
+                Fold::merge(totals[r], fold_floats<Fold>(reinterpret_cast<const float*>(at) + r * box.row_stride + c,
+                                                         std::min(kRun, box.cols - c)));
         return;
       }
     for (int64_t c = 0; c < box.cols; c += kTile) {
@@ -60,8 +68,8 @@ template <typename Fold, typename T> struct Folding {
   }
 
   static const FoldTable& table() {
-    static constexpr FoldTable folds = {dtype_of<T>(), load_function, store_function, start,
-                                        merge,         rows,          columns,        store};
+    static constexpr FoldTable folds = {dtype_of<T>(), load_function, store_function, start, merge,
+                                        join,          rows,          columns,        store};
     return folds;
   }
 
@@ -106,6 +114,8 @@ private:
   // Narrow dense rows are taken several at a time as one long row, whose halves are folded together afterwards.
   __attribute__((noinline)) static void dense_rows(Wide* totals, const T* p, int64_t stride, int64_t rows,
                                                    int64_t cols) {
+    if constexpr (by_vectors<Fold, T>)
+      if (cols == 2 && stride == 2 && rows >= kLanes<T>) return pairs(totals, p, rows);
     int64_t together = 1;
     while (stride == cols && cols < 64 && 2 * together * cols <= kColumns && 8 * together <= rows) together *= 2;
     const int64_t width = cols * together;
@@ -123,6 +133,15 @@ private:
     begin(acc, cols);
     fold_rows<Fold>(acc, p + r * stride, stride, rows - r, cols);
     add(totals, acc, cols);
+  }
+
+  // Two columns side by side, as the parts of complex numbers lie.
+  __attribute__((noinline)) static void pairs(Wide* totals, const T* p, int64_t rows) {
+    for (int64_t i = 0; i < 2 * rows; i += kRun) {
+      T two[2];
+      fold_pairs<Fold>(p + i, std::min(kRun, 2 * rows - i), two);
+      for (int k = 0; k < 2; ++k) totals[k] = Fold::merge(totals[k], static_cast<Wide>(two[k]));
+    }
   }
 
   // Out of line, as everything here with a loop: inlined copies made most of the build's time.

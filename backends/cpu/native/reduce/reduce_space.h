@@ -23,6 +23,7 @@ public:
 
   // Element offset of reduced index r.
   int64_t reduced_offset(int64_t r) const {
+    if (reduced.nd == 2 && reduced.size[0] == 1) return r * reduced_operand_.stride[1];
     int64_t offset = 0;
     for (int d = reduced.nd - 1; d >= 0; --d) {
       offset += r % reduced.size[d] * reduced_operand_.stride[d];
@@ -35,6 +36,7 @@ public:
 
   // Offset of operand k at kept index i (of the whole kept space, last dimension fastest).
   int64_t kept_offset(int k, int64_t i) const {
+    if (kept.nd == 2 && kept.size[0] == 1) return i * kept_operands_[k].stride[1];
     int64_t offset = 0;
     for (int d = kept.nd - 1; d >= 0; --d) {
       offset += i % kept.size[d] * kept_operands_[k].stride[d];

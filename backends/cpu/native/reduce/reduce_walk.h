@@ -31,6 +31,7 @@ struct FoldTable {
   AnyFn (*storer)(int32_t dtype);
   void (*start)(Cell* wide, int64_t n);
   void (*merge)(Cell* into, const Cell* from, int64_t n);
+  void (*join)(Cell* into, const Cell* from, int64_t n); // n values into one
   // Fold each row of a box into its value, and each of up to kColumns columns.
   void (*rows)(Cell* wide, const Source& from, const char* at, const Box& box);
   void (*columns)(Cell* wide, const Source& from, const char* at, const Box& box);

@@ -72,7 +72,7 @@ public:
   }
 
 private:
-  static constexpr int64_t kTogether = 256, kElements = 4096;
+  static constexpr int64_t kTogether = 256, kElements = 4096, kShortRun = 64;
 
   void reduce_units(int64_t first, int64_t last) const {
     Cell values[kTogether];
@@ -91,9 +91,32 @@ private:
   void fold_part(Cell* values, int64_t unit, int64_t n, int64_t split) const {
     const char* base = input(unit);
     fold_.start(values, n);
+    if (n == 1 && space_.run_size() <= kShortRun && space_.reduced.rows() >= kShortRun)
+      return fold_short_runs(values, base, part_begin(split), part_begin(split + 1));
     each_run(part_begin(split), part_begin(split + 1), [&](int64_t offset, int64_t length) {
       fold_.rows(values, source_, base + offset, Box{n, length, across(in_), space_.run_stride()});
     });
+  }
+  // Short runs are rows of a box, whose columns are folded: a call for each of them would take longer than the run.
+  // Not many at once: products leave the range.
+  void fold_short_runs(Cell* value, const char* base, int64_t first, int64_t last) const {
+    constexpr int64_t kRows = 128;
+    const int64_t size = space_.run_size(), rows = space_.reduced.rows();
+    const int64_t step = space_.reduced.operands[0].stride[space_.reduced.nd - 2];
+    Cell columns[kShortRun];
+    for (int64_t r = first, n; r < last; r += n) {
+      const int64_t whole = std::min({rows - r / size % rows, (last - r) / size, kRows});
+      const char* const at = base + space_.reduced_offset(r) * in_.item;
+      if (r % size != 0 || whole == 0) { // a part begins or ends within a run
+        n = std::min(size - r % size, last - r);
+        fold_.rows(value, source_, at, Box{1, n, 0, space_.run_stride()});
+        continue;
+      }
+      n = whole * size;
+      fold_.start(columns, size);
+      fold_.columns(columns, source_, at, Box{whole, size, step, space_.run_stride()});
+      fold_.join(value, columns, size);
+    }
   }
   void write(int64_t unit, int64_t n, const Cell* values) const {
     fold_.store(store_, output(unit), values, Box{1, n, 0, across(out_)});
