@@ -136,6 +136,21 @@ TS_INLINE float erfinv_f32(float x) {
   return __builtin_fabsf(x) == 1.0f ? __builtin_copysignf(__builtin_inff(), x) : x == 0.0f ? x : y;
 }
 
+// The same where w is below 5, of which the argument of the logarithm is normal and positive.
+constexpr float kErfinvNearF = 0.9966f;
+TS_INLINE float erfinv_near_f32(float x) {
+  const double d = x;
+  const Split a = split_f64((1.0 - d) * (1.0 + d));
+  const double s = a.f / (2.0 + a.f), z = s * s;
+  double p = 0x1.e2f6e15f04923p-3; // as log_short has it
+  p = fused(p, z, 0x1.2438d6039deb6p-2);
+  p = fused(p, z, 0x1.999a7a8721416p-2);
+  p = fused(p, z, 0x1.555554fda6e4ep-1);
+  const double log = fused(a.exponent, kLn2High, fused(a.exponent, kLn2Low, fused(s * z, p, s + s)));
+  const double y = d * polynomial(kErfinvCentre, -log - 2.5);
+  return x == 0.0f ? x : static_cast<float>(y);
+}
+
 // The quotient cut to an integer, and what is left of a, which has its sign. Both are exact for finite b and quotients
 // below kQuotientLimit: those of 24-bit numbers differ from an integer by more than the division's rounding, and the
 // product fits into 53 bits.

@@ -13,6 +13,7 @@
 #include "math/trig_avx512.h"
 #include "math/trig_f32.h"
 #include "ops_float.h"
+#include "split_loop.h"
 
 namespace tesserack::cpu {
 inline namespace TESSERACK_VARIANT {
@@ -45,6 +46,12 @@ int short_trig_loop(float* out, const float* a, const float*, const float*, int6
   return unary_loop<float, Short>(out, a, nullptr, nullptr, n);
 }
 #endif
+
+int erfinv_loop(float* out, const float* a, const float*, const float*, int64_t n) {
+  split_loop<[](float x) { return erfinv_near_f32(x); }, [](float x) { return erfinv_f32(x); }>(out, a, n,
+                                                                                                kErfinvNearF);
+  return 0;
+}
 
 template <auto Fast, auto Slow> constexpr void set_division(OpTable<float>& t, int op) {
   set_division_loops<float, [](float a, float b) { return divides_exactly(a, b); }, Fast, Slow>(t, op);
@@ -80,7 +87,7 @@ constexpr OpTable<float> make_table() {
   set_unary<float, [](float a) { return asinh_f32(a); }>(t, TS_I_ASINH);
   set_unary<float, [](float a) { return acosh_f32(a); }>(t, TS_I_ACOSH);
   set_unary<float, [](float a) { return atanh_f32(a); }>(t, TS_I_ATANH);
-  set_unary<float, [](float a) { return erfinv_f32(a); }>(t, TS_I_ERFINV);
+  t.fn[TS_I_ERFINV][0] = &erfinv_loop;
   set_binary<float, [](float a, float b) { return pow_f32(a, b); }>(t, TS_I_POW);
   set_binary<float, [](float a, float b) { return atan2_f32(a, b); }>(t, TS_I_ATAN2);
   set_binary<float, [](float a, float b) { return hypot_f32(a, b); }>(t, TS_I_HYPOT);

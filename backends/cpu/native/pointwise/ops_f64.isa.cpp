@@ -43,16 +43,24 @@ int near_loop(double* out, const double* a, const double*, const double*, int64_
 }
 #endif
 
-// A tile with anything next to 1 goes through the C library.
+// What is next to 1, beyond it or no number goes through the C library.
 int erfinv_loop(double* out, const double* a, const double*, const double*, int64_t n) {
   constexpr double kLeast = 2.8e-11; // of 1 - |x|: as far as the quotients reach
-  int beyond = 0;
-  for (int64_t i = 0; i < n; ++i) beyond |= !(1.0 - std::fabs(a[i]) > kLeast);
-  if (beyond != 0)
-    for (int64_t i = 0; i < n; ++i) out[i] = erfinv(a[i]);
-  else
-    split_loop<[](double x) { return erfinv_near_f64(x); }, [](double x) { return erfinv_far_f64(x); }>(out, a, n,
-                                                                                                        kErfinvNear);
+  constexpr int64_t kPart = 512;
+  double slow[kPart];
+  int64_t at[kPart];
+  for (int64_t start = 0; start < n; start += kPart) {
+    const int64_t count = n - start < kPart ? n - start : kPart;
+    int64_t found = 0;
+    for (int64_t i = 0; i < count; ++i) {
+      slow[found] = a[start + i];
+      at[found] = start + i;
+      found += !(1.0 - std::fabs(a[start + i]) > kLeast);
+    }
+    split_loop<[](double x) { return erfinv_near_f64(x); }, [](double x) { return erfinv_far_f64(x); }>(
+        out + start, a + start, count, kErfinvNear);
+    for (int64_t i = 0; i < found; ++i) out[at[i]] = erfinv(slow[i]);
+  }
   return 0;
 }
 int erf_loop(double* out, const double* a, const double*, const double*, int64_t n) {

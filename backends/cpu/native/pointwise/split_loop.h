@@ -9,24 +9,26 @@ namespace tesserack::cpu {
 inline namespace TESSERACK_VARIANT {
 
 // Near for arguments below `limit` in magnitude, Far for the others, NaN among them. `out` may be `in`.
-template <auto Near, auto Far> inline void split_loop(double* out, const double* in, int64_t n, double limit) {
+template <auto Near, auto Far, typename T> inline void split_loop(T* out, const T* in, int64_t n, T limit) {
   constexpr int64_t kPart = 512, kLane = 8;
-  alignas(64) double far[kPart + kLane];
+  alignas(64) T far[kPart + kLane];
   int64_t at[kPart + kLane];
   for (int64_t start = 0; start < n; start += kPart) {
     const int64_t end = n - start < kPart ? n - start : kPart;
-    const double* const from = in + start;
-    double* const to = out + start;
+    const T* const from = in + start;
+    T* const to = out + start;
     int64_t count = 0, i = 0;
 #if defined(__AVX512F__)
-    const __m512d bound = _mm512_set1_pd(limit);
-    __m512i here = _mm512_setr_epi64(0, 1, 2, 3, 4, 5, 6, 7);
-    for (; i + kLane <= end; i += kLane, here = _mm512_add_epi64(here, _mm512_set1_epi64(kLane))) {
-      const __m512d x = _mm512_loadu_pd(from + i);
-      const __mmask8 beyond = _mm512_cmp_pd_mask(_mm512_abs_pd(x), bound, _CMP_NLT_UQ);
-      _mm512_storeu_pd(far + count, _mm512_maskz_compress_pd(beyond, x));
-      _mm512_storeu_si512(at + count, _mm512_maskz_compress_epi64(beyond, here));
-      count += __builtin_popcount(beyond);
+    if constexpr (sizeof(T) == 8) {
+      const __m512d bound = _mm512_set1_pd(limit);
+      __m512i here = _mm512_setr_epi64(0, 1, 2, 3, 4, 5, 6, 7);
+      for (; i + kLane <= end; i += kLane, here = _mm512_add_epi64(here, _mm512_set1_epi64(kLane))) {
+        const __m512d x = _mm512_loadu_pd(from + i);
+        const __mmask8 beyond = _mm512_cmp_pd_mask(_mm512_abs_pd(x), bound, _CMP_NLT_UQ);
+        _mm512_storeu_pd(far + count, _mm512_maskz_compress_pd(beyond, x));
+        _mm512_storeu_si512(at + count, _mm512_maskz_compress_epi64(beyond, here));
+        count += __builtin_popcount(beyond);
+      }
     }
 #endif
     for (; i < end; ++i) {
