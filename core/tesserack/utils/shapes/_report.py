@@ -85,8 +85,7 @@ def try_shapes(model: Callable[..., Any], *inputs: str | InputText) -> ShapeRepo
             raise TypeError(f"the model does not take these {len(asked)} inputs: {error}") from None
         trial = run_trial(twin, args, kwargs, parts)
         if trial.asks_values:
-            other = run_trial(twin, args, kwargs, parts, exported=True)
-            trial = trial if other.asks_values else other
+            trial = run_trial(twin, args, kwargs, parts, exported=True)
         trials.append(trial)
     # A row that lacks for every size lacks for the model's own; one that lacks for some is a matter of these sizes.
     beyond = {trial.beyond for trial in trials}
