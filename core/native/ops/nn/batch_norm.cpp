@@ -3,6 +3,7 @@
 #include "ops/common/check.h"
 #include "ops/common/declare.h"
 #include "ops/common/layout.h"
+#include "ops/common/no_gradient.h"
 #include "ops/nn/norm_parts.h"
 #include "runtime/computed_dtypes.h"
 
@@ -128,6 +129,7 @@ Three backward_rule(const Tensor& grad, const Tensor& input, const Tensor& weigh
 }
 
 void batch_norm_gradient(GradContext& c) {
+  no_gradient_by(c, {3, 4}); // the running statistics
   auto [dx, dw, db] = backward_op.multi<3>(c.grad(), c.arg(0), c.arg(1), c.result(1), c.result(2), c.value(5));
   if (c.needs(0)) c.set(0, dx);
   if (c.needs(1)) c.set(1, as_dtype(dw, c.dtype(1)));

@@ -2,6 +2,7 @@
 #include "autograd/traced.h"
 #include "dispatch/op_handles.h"
 #include "ops/common/declare.h"
+#include "ops/common/no_gradient.h"
 #include "ops/common/raw.h"
 #include "ops/nn/losses.h"
 #include "ops/reduce/reduce_arrange.h"
@@ -107,6 +108,7 @@ Tensor nll_backward_parts(const Tensor& grad, const Tensor& target, const Tensor
 }
 
 void nll_gradient(GradContext& c) {
+  no_gradient_by(c, {2}); // the classes' weights
   c.set(0, backward_op(c.grad(), c.arg(1), c.arg(2), c.result(1), c.sizes(0), c.value(3), c.value(4)));
 }
 // The gradient is linear in grad, with the coefficients of the forward pass.

@@ -73,8 +73,7 @@ Tensor instance_norm(const Tensor& input, const Tensor& running_mean, const Tens
   as_batch[1] = n * c;
   int64_t per_instance[] = {n, c}, flat[] = {n * c}, instances[] = {0};
   auto repeated = [&](const Tensor& t) {
-    return t.defined() ? ops::clone(ops::reshape(ops::expand(ops::detach(t), IntSpan(per_instance)), IntSpan(flat)))
-                       : Tensor();
+    return t.defined() ? ops::clone(ops::reshape(ops::expand(t, IntSpan(per_instance)), IntSpan(flat))) : Tensor();
   };
   Tensor mean = repeated(running_mean), var = repeated(running_var);
   Tensor x = ops::reshape(as_parameters(input, weight, bias), as_batch);

@@ -6,6 +6,7 @@
 #include "ops/common/check.h"
 #include "ops/common/copy.h"
 #include "ops/common/declare.h"
+#include "ops/common/no_gradient.h"
 #include "ops/index/gather_scatter.h"
 
 namespace ts {
@@ -168,11 +169,6 @@ Triple unique_consecutive(const Tensor& self, bool inverse_too, bool counts_too,
             no_positions(self.device())};
   Runs r = find_runs(as_rows(self, d));
   return {ops::index_select(self, d, r.starts), r.run_of, r.lengths};
-}
-
-// As in PyTorch, whose results remember what they came from.
-void no_gradient(GradContext& c) {
-  fail(ErrorKind::Runtime, "derivative for ", c.op().schema->base, " is not implemented; detach() its input");
 }
 
 } // namespace
