@@ -2,6 +2,7 @@
 #include "dispatch/op_handles.h"
 #include "ops/common/copy.h"
 #include "ops/common/declare.h"
+#include "ops/common/promotion.h"
 #include "ops/common/raw.h"
 #include "runtime/warn_once.h"
 #include "tensor/geometry.h"
@@ -20,11 +21,14 @@ Tensor pairwise_distance(const Tensor& x1, const Tensor& x2, double p, double ep
 // x1 . x2 / (max(|x1|, eps) max(|x2|, eps)). As in PyTorch, the gradient of a norm is not cut where eps takes its
 // place.
 Tensor cosine_similarity(const Tensor& x1, const Tensor& x2, int64_t dim, double eps) {
-  TS_CHECK(is_floating(x1.dtype()) && is_floating(x2.dtype()),
-           "cosine_similarity: expected common dtype to be floating point, yet got ", x1.dtype(), " and ", x2.dtype());
+  const Tensor both[] = {x1, x2};
+  DType common = result_type(TensorList(both));
+  TS_CHECK(is_floating(common), "cosine_similarity: expected common dtype to be floating point, yet got ", x1.dtype(),
+           " and ", x2.dtype());
   Dims sizes = broadcast_sizes(x1.sizes(), x2.sizes(), "cosine_similarity");
   int64_t dims[] = {wrap_dim(dim, static_cast<int64_t>(sizes.size()), "cosine_similarity")};
-  Tensor a = ops::expand(x1, sizes), b = ops::expand(x2, sizes);
+  auto floating = [&](const Tensor& x) { return is_floating(x.dtype()) ? x : ops::to_dtype(x, common); };
+  Tensor a = ops::expand(floating(x1), sizes), b = ops::expand(floating(x2), sizes);
   auto unit = [&](const Tensor& x) {
     Tensor norm = vector_norm(x, 2, IntSpan(dims), true);
     Tensor missing = ops::clamp(ops::sub(eps, ops::detach(norm)), 0.0);
