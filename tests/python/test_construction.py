@@ -98,7 +98,8 @@ def shrinking() -> list[object]:
         ({1: 2}, RuntimeError, "Could not infer dtype of dict"),
         ([1, None], RuntimeError, "NoneType"),
         (2**63, OverflowError, "64 bits"),
-        (recursive(), ValueError, "too many dimensions"),
+        (recursive(), TypeError, "self-referential"),
+        ([0, recursive()], TypeError, "self-referential"),
         ([np.ones(2), np.ones(3)], ValueError, "block of shape"),
         (shrinking(), (ValueError, RuntimeError, TypeError), "expected|changed"),
     ],
@@ -122,6 +123,8 @@ def test_integers_wrap_or_truncate_as_in_pytorch() -> None:
     assert ts.tensor([-1], dtype=ts.uint8).item() == 255
     assert ts.tensor(1.9, dtype=ts.int32).item() == 1
     assert ts.tensor([2, 0], dtype=ts.bool).tolist() == [True, False]
+    assert ts.tensor([2**63, 0, -(2**70)], dtype=ts.bool).tolist() == [True, False, True]
+    assert ts.tensor([2**64, -(2**70)], dtype=ts.complex128).tolist() == [2.0**64, -(2.0**70)]
     top = ts.tensor(2**64 - 1, dtype=ts.uint64)
     assert top.item() == top.tolist() == int(top) == range(2**65)[top] == 2**64 - 1
     assert float(top) == 2.0**64

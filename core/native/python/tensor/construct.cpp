@@ -52,6 +52,10 @@ PyRef item_of(PyObject* sequence, Py_ssize_t k) {
        " deep and must not contain themselves");
 }
 
+void refuse_itself(PyObject* sequence, PyObject* item) {
+  TS_CHECK_TYPE(item != sequence, "tensor: self-referential lists are incompatible with tensors");
+}
+
 Dims find_sizes(PyObject* data) {
   Dims sizes;
   PyRef at = PyRef::borrow(data);
@@ -61,7 +65,9 @@ Dims find_sizes(PyObject* data) {
     Py_ssize_t n = PySequence_Fast_GET_SIZE(items.get());
     sizes.push_back(n);
     if (n == 0) return sizes;
-    at = item_of(items.get(), 0);
+    PyRef first = item_of(items.get(), 0);
+    refuse_itself(at.get(), first.get());
+    at = std::move(first);
   }
   if (is_block(at.get())) {
     Tensor block = block_of(at.get());
@@ -102,7 +108,9 @@ DType infer_dtype(PyObject* data, int depth) {
   Py_ssize_t n = PySequence_Fast_GET_SIZE(items.get());
   DType found = DType::Undefined;
   for (Py_ssize_t k = 0; k < n; ++k) {
-    DType t = infer_dtype(item_of(items.get(), k).get(), depth + 1);
+    PyRef item = item_of(items.get(), k);
+    refuse_itself(data, item.get());
+    DType t = infer_dtype(item.get(), depth + 1);
     found = found == DType::Undefined ? t : found == t ? found : promote_types(found, t);
   }
   return n ? found : default_dtype();

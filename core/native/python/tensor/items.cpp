@@ -69,11 +69,21 @@ template <class T> void store_integer(void* at, const Value& v, DType t) {
   store(at, static_cast<T>(v.i));
 }
 
+bool is_long(PyObject* o) { return PyLong_Check(o) && !PyBool_Check(o); }
+// Integers beyond 64 bits are fine for floating dtypes.
+double double_of_long(PyObject* o) {
+  double d = PyLong_AsDouble(o);
+  if (d == -1.0 && PyErr_Occurred()) throw_python();
+  return d;
+}
+
 bool store_complex(DType t, void* at, PyObject* o) {
   Py_complex c;
   Value v;
   if (PyComplex_Check(o))
     c = PyComplex_AsCComplex(o);
+  else if (is_long(o))
+    c = {double_of_long(o), 0.0};
   else if (as_number(o, v))
     c = {v.as_double(), 0.0};
   else if (PyObject_HasAttrString(o, "__complex__")) // NumPy's complex64, which is no Python number
@@ -150,10 +160,12 @@ bool store_item(DType t, void* at, PyObject* o) {
   if (is_complex(t)) return store_complex(t, at, o);
   if (t == DType::UInt64 && store_uint64(at, o)) return true;
   Value v;
-  if (t >= DType::Float16 && PyLong_Check(o) && !PyBool_Check(o)) {
-    double d = PyLong_AsDouble(o); // integers beyond 64 bits are fine for floating dtypes
-    if (d == -1.0 && PyErr_Occurred()) throw_python();
-    v = Value(d);
+  if (t == DType::Bool && PyLong_Check(o)) {
+    int truth = PyObject_IsTrue(o); // of any size
+    if (truth < 0) throw_python();
+    v = Value(truth != 0);
+  } else if (t >= DType::Float16 && is_long(o)) {
+    v = Value(double_of_long(o));
   } else if (!as_number(o, v)) {
     return false;
   }
