@@ -90,6 +90,7 @@ Tensor resolve_conj(const Tensor& self) { return self.is_conj() ? ops::clone(sel
 Tensor resolve_neg(const Tensor& self) { return self.is_neg() ? ops::clone(self) : self; }
 
 Tensor adjoint(const Tensor& self) {
+  if (self.ndim() == 0) return ops::conj(self); // as PyTorch has it
   TS_CHECK(self.ndim() >= 2, "adjoint: only supported on matrices or batches of matrices, got a ", self.ndim(),
            "-D tensor");
   return ops::conj(ops::transpose(self, int64_t{-2}, int64_t{-1}));

@@ -68,6 +68,7 @@ Tensor numpy_T(const Tensor& self) {
   return ops::permute(self, order);
 }
 Tensor mT(const Tensor& self) {
+  if (self.ndim() == 0) return self; // as PyTorch has it
   TS_CHECK(self.ndim() >= 2, "mT: only supported on matrices or batches of matrices, got a ", self.ndim(), "-D tensor");
   return ops::transpose(self, -2, -1);
 }

@@ -83,6 +83,7 @@ Tensor reversed_with_warning(const Tensor& t) {
   return reversed_dims(t);
 }
 Tensor matrix_transpose(const Tensor& t, const char* name) {
+  if (t.ndim() == 0) return t; // as PyTorch has it
   TS_CHECK(t.ndim() >= 2, "tensor.", name, " is only supported on matrices or batches of matrices. Got ", t.ndim(),
            "-D tensor.");
   return ops::transpose(t, -2, -1);
