@@ -226,6 +226,11 @@ def test_to_refuses_integer_dtypes_and_odd_arguments():
         nn.Linear(1, 1).to(ts.int64)
     with pytest.raises(TypeError, match="unexpected"):
         nn.Linear(1, 1).to(colour="red")
+    for odd in (("cpu", True), (None, True), ("cpu", ts.ones(1)), (ts.float64, ts.float64), (ts.ones(1), ts.float64)):
+        with pytest.raises(TypeError, match="as argument 2"):
+            nn.Linear(1, 1).to(*odd)
+    for fine in ((ts.float64, True), (ts.ones(1), True), ("cpu", None, True), (None, ts.float64, False)):
+        nn.Linear(1, 1).to(*fine)
 
 
 def test_to_empty_keeps_shapes(device):

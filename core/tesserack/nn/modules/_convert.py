@@ -164,15 +164,21 @@ def parse_to(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any, d
     like = kwargs.pop("tensor", None)
     if kwargs or len(args) > 3:
         raise TypeError(f"Module.to: unexpected arguments {sorted(kwargs) or args}; expected device, dtype or tensor")
+    by_device = not args or not isinstance(args[0], (Tensor, ts.dtype))  # (device, dtype, ...), else (tensor, ...)
     for position, value in enumerate(args):
-        if isinstance(value, Tensor):
+        if value is None:
+            continue
+        if isinstance(value, Tensor) and position == 0:
             like = value
-        elif isinstance(value, ts.dtype):
+        elif isinstance(value, ts.dtype) and position == int(by_device and position > 0):
             dtype = value
-        elif isinstance(value, bool) and position > 0:
+        elif isinstance(value, bool) and position == 1 + by_device:
             options["non_blocking"] = value
-        elif value is not None:
+        elif position == 0:
             device = value
+        else:
+            raise TypeError(f"Module.to: expected (device, dtype, non_blocking), (dtype, non_blocking) or (tensor, "
+                            f"non_blocking), got {type(value).__name__} as argument {position + 1}")  # fmt: skip
     if like is not None:
         device, dtype = like.device, like.dtype
     if dtype is not None and not (dtype.is_floating_point or dtype.is_complex):
