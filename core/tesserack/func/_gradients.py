@@ -316,8 +316,9 @@ def _depend(outputs: list[Tensor], inputs: list[Tensor]) -> None:
 def jvp(func: Callable[..., Any], primals: Any, tangents: Any, *, strict: bool = False, has_aux: bool = False) -> Any:
     """``(output, J v)`` or ``(output, J v, aux)`` for tuples of primals and tangents of the same structure.
 
-    By differentiating a backward pass, so that it takes functions that can be differentiated twice. ``RuntimeError``
-    with ``strict`` where an output does not depend on the primals.
+    By differentiating a backward pass, so that it takes functions that can be differentiated twice, and what they do
+    under ``no_grad`` counts as constant. ``RuntimeError`` with ``strict`` where an output does not depend on the
+    primals.
 
     >>> import tesserack as ts
     >>> ts.func.jvp(ts.sin, (ts.zeros(2),), (ts.ones(2),))[1]
