@@ -38,6 +38,11 @@ def test_generators() -> None:
     assert ts.rand(2, generator=g).tolist() == again
     with pytest.raises(TypeError):
         g.manual_seed("a")
+    assert [g.manual_seed(s).initial_seed() for s in (2**64 - 1, -(2**63), 2**63)] == [2**64 - 1, 2**63, 2**63]
+    for beyond in (2**64, -(2**63) - 1, 10**30):
+        with pytest.raises(ValueError, match="expected a seed of 64 bits"):
+            g.manual_seed(beyond)
+    assert g.initial_seed() == 2**63
     with pytest.raises(ValueError, match="16 bytes"):
         g.set_state(ts.ones(3))
 

@@ -103,8 +103,9 @@ def gradient(
 ) -> tuple[Tensor, ...]:
     """Slopes of samples along each of ``dim`` (all by default), by central differences; at the ends one-sided ones.
 
-    ``spacing`` is a number, one for each dim, or a tensor of positions for each. ``edge_order`` 2 takes three samples
-    at the ends. ``RuntimeError`` for fewer than ``edge_order + 1`` samples or spacings that do not fit.
+    ``spacing`` is a number, complex ones included, one for each dim, or a tensor of positions for each. ``edge_order``
+    2 takes three samples at the ends. ``RuntimeError`` for fewer than ``edge_order + 1`` samples or spacings that do
+    not fit.
 
     >>> import tesserack as ts
     >>> ts.gradient(ts.tensor([0.0, 1.0, 4.0, 9.0]))
@@ -121,7 +122,9 @@ def gradient(
     dims = tuple(d % input.dim() for d in dims)
     if len(set(dims)) < len(dims):
         raise RuntimeError(f"gradient: expected each dim once, got {list(dims)}")
-    if spacing is None or isinstance(spacing, (int, float)):
+    if isinstance(spacing, Tensor) and spacing.dim() == 0:
+        spacing = spacing.item()
+    if spacing is None or isinstance(spacing, (int, float, complex)):
         steps: list[Any] = [1.0 if spacing is None else spacing] * len(dims)
     elif isinstance(spacing, Tensor):
         steps = [spacing]
@@ -146,7 +149,9 @@ def _slopes(x: Tensor, dim: int, spacing: Any, edge_order: int) -> Tensor:
         x = x.to(ts.promote_types(x.dtype, spacing.dtype))
         gaps = spacing.diff().to(x.dtype).reshape([-1 if d == dim else 1 for d in range(x.dim())])
     else:
-        gaps = x.new_full([count - 1 if d == dim else 1 for d in range(x.dim())], float(spacing))
+        step = complex(spacing) if isinstance(spacing, complex) else float(spacing)
+        x = x if isinstance(step, float) or x.is_complex() else x.to(x.dtype.to_complex())
+        gaps = x.new_full([count - 1 if d == dim else 1 for d in range(x.dim())], step)
     between = x.diff(dim=dim) / gaps  # slopes of the intervals
 
     def at(t: Tensor, start: int, length: int) -> Tensor:

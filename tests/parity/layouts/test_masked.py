@@ -152,3 +152,11 @@ def test_in_place_functions_want_one_mask():
         x.add_(ts.masked.masked_tensor(ts.ones(2), ts.tensor([True, True])))
     with pytest.raises(TypeError, match="masked tensor to write to"):
         ts.ones(2).add_(x)
+
+
+@pytest.mark.parametrize("name", ["sum", "prod", "mean", "amax", "amin", "var", "std", "logsumexp", "norm"])
+def test_a_dim_named_twice(name):
+    extra = (2,) if name == "norm" else ()
+    for m in (ts, torch):
+        with pytest.raises(RuntimeError, match="appears multiple times"):
+            getattr(m.masked, name)(m.ones(2, 3), *extra, dim=(0, 0))

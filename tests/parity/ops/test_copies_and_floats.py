@@ -85,13 +85,15 @@ def test_parts_of_numbers(dtype):
 
 
 @pytest.mark.parametrize("edge_order", [1, 2])
-@pytest.mark.parametrize("spacing", [None, 0.5, "steps", "positions"])
+@pytest.mark.parametrize("spacing", [None, 0.5, 0.5 - 2j, "number", "steps", "complex steps", "positions"])
 def test_slopes(edge_order, spacing):
     field = np.sin(GRID) * GRID
     results = []
     for m in (ts, torch):
         step = {
+            "number": on(m, 0.5),
             "steps": [0.5, 2.0],
+            "complex steps": [0.5, 1 + 1j],
             "positions": (on(m, [0.0, 1.0, 3.0]), on(m, [0.0, 0.5, 2.0, 2.5])),
         }.get(spacing, spacing)
         options = {} if step is None else {"spacing": step}

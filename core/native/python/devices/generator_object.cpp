@@ -37,8 +37,12 @@ void generator_dealloc(PyObject* self) {
 PyObject* generator_manual_seed(PyObject* self, PyObject* seed) {
   return guarded([&] {
     PyRef number = checked(PyNumber_Index(seed));
-    uint64_t s = PyLong_AsUnsignedLongLongMask(number.get());
-    if (PyErr_Occurred()) throw_python();
+    int beyond = 0; // -1 where it is below int64, 1 where above
+    uint64_t s = static_cast<uint64_t>(PyLong_AsLongLongAndOverflow(number.get(), &beyond));
+    if (beyond > 0) s = PyLong_AsUnsignedLongLong(number.get());
+    if (PyErr_Occurred()) PyErr_Clear(), beyond = -1;
+    TS_CHECK_VALUE(beyond >= 0, "manual_seed: expected a seed of 64 bits, got ",
+                   to_utf8(checked(PyObject_Str(number.get())).get()));
     generator_value(self).manual_seed(s);
     return Py_NewRef(self);
   });

@@ -64,6 +64,8 @@ def _dims(x: Tensor, dim: Dims) -> list[int]:
     for d in dims:
         if not -rank <= d < rank:
             raise IndexError(f"masked: expected dims in the range of [{-rank}, {rank - 1}], got {d}")
+        if [other % rank for other in dims].count(d % rank) > 1:
+            raise RuntimeError(f"masked: dim={d % rank} appears multiple times in the list of dims {dims}")
     return dims
 
 
