@@ -111,6 +111,10 @@ _dense_plus_sparse = differentiable("AddBackward0", _add_to_dense, _add_to_dense
 def _add_coo(self: Tensor, other: Tensor, alpha: Any) -> Tensor:
     a, b = parts_of(self), parts_of(other)
     if (a.sparse_dim, a.dense_dim) != (b.sparse_dim, b.dense_dim):
+        if not values_of(other).shape[0] and not recorded(other):  # nothing is added, wherever it would lie
+            return like(self, values_of(self).to(ts.result_type(self, other)), a.coalesced)
+        if not values_of(self).shape[0] and not recorded(self):
+            return like(other, _scaled(values_of(other), alpha).to(ts.result_type(self, other)), b.coalesced)
         raise RuntimeError(
             f"add: expected 'self' and 'other' to have same number of sparse dimensions, but got {a.sparse_dim} and "
             f"{b.sparse_dim}"

@@ -33,7 +33,8 @@ def write_out(op: str, *args: Any) -> Any:
         raise RuntimeError(f"{op}: functions with out=... arguments don't support automatic differentiation, but one "
                            "of the arguments requires grad")  # fmt: skip
     count, names = _keywords(op)
-    function = _native._operator_function(op.partition(".")[0])
+    base, _, overload = op.partition(".")  # "div.mode_out" writes what "div.mode" gives
+    function = _native._operator_function(base if overload == "out" else f"{base}.{overload.removesuffix('_out')}")
     result = function(*given[:count], **dict(zip(names, given[count:], strict=True)))
     if isinstance(out, Tensor):
         return _written(op, result, out)

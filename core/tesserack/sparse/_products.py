@@ -274,7 +274,8 @@ def bmm(self: Tensor, mat2: Tensor) -> Tensor:
     which, row, column = parts_of(t).indices[0].unbind(0)
     places = ts.stack([which * rows + row, which * inner + column])
     wide = build(COO, (places,), values_of(t), (batch * rows, batch * inner), 0, parts_of(t).coalesced)
-    return _sparse_dense(wide, mat2.reshape(batch * inner, -1)).reshape(batch, rows, mat2.shape[2])
+    columns = mat2.shape[2]
+    return _sparse_dense(wide, mat2.reshape(batch * inner, columns)).reshape(batch, rows, columns)
 
 
 @kernel("matmul")

@@ -31,6 +31,11 @@ c.crow_indices(); c.col_indices(); c._nnz(); c.to_sparse_csc().row_indices(); c.
 torch.sparse.sampled_addmm(c, torch.ones(2, 2), d); torch.sparse.mm(c, d.t()); torch.sparse.mm(c, d.t(), 'mean')
 torch.sparse.spdiags(torch.ones(2, 3), torch.tensor([0, -1]), (3, 3)); torch.sparse_coo_tensor((2, 3)); h[1]
 torch.sparse_coo_tensor(torch.tensor([[0, 2]]), torch.ones(2, 3)).shape; h.unsqueeze(-1); h * 2
+s + torch.zeros(2, 3).to_sparse(1); torch.sub(torch.zeros(2, 3).to_sparse(1), s, alpha=2)
+torch.div(s, 2, rounding_mode='floor', out=torch.zeros(2, 3).to_sparse())
+torch.bmm(torch.ones(2, 2, 3).to_sparse(), torch.ones(2, 3, 0))
+torch.bmm(torch.ones(0, 2, 3).to_sparse(), torch.ones(0, 3, 4))
+torch.bmm(torch.ones(2, 3, 0).to_sparse(), torch.ones(2, 0, 4))
 """
 ERRORS = """
 s + 1; s + d; s / d; d / s; s.exp(); s.view(6); s == s; s.numpy(); s.tolist(); s.max(); s.indices(); d.indices()
