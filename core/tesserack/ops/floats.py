@@ -149,7 +149,7 @@ def _slopes(x: Tensor, dim: int, spacing: Any, edge_order: int) -> Tensor:
         x = x.to(ts.promote_types(x.dtype, spacing.dtype))
         gaps = spacing.diff().to(x.dtype).reshape([-1 if d == dim else 1 for d in range(x.dim())])
     else:
-        step = complex(spacing) if isinstance(spacing, complex) else float(spacing)
+        step: Any = complex(spacing) if isinstance(spacing, complex) else float(spacing)
         x = x if isinstance(step, float) or x.is_complex() else x.to(x.dtype.to_complex())
         gaps = x.new_full([count - 1 if d == dim else 1 for d in range(x.dim())], step)
     between = x.diff(dim=dim) / gaps  # slopes of the intervals
