@@ -50,6 +50,8 @@ MODULES = [
     "torch.multiprocessing",
     "torch.profiler",
     "torch.hub",
+    "torch.package",
+    "torch.monitor",
     "torch.fx",
     "torch.jit",
     "torch.testing",

@@ -25,7 +25,7 @@ from tesserack.fx._root_args import _assert_is_none as _assert_is_none
 from tesserack.fx._scope import Scope, ScopeContextManager
 from tesserack.fx._wrapped import _wrapped_fns_to_patch, wrap
 from tesserack.fx.graph import Graph
-from tesserack.fx.graph_module import GraphModule
+from tesserack.fx.graph_module import GraphModule, trace_with
 from tesserack.fx.node import Node
 from tesserack.fx.proxy import ParameterProxy, Proxy, TracerBase
 from tesserack.nn.modules.container import Sequential
@@ -283,6 +283,9 @@ class Tracer(TracerBase):
         for name, value in self.__dict__.items():
             made.__dict__[name] = copy.copy(value) if name == "_autowrap_search" else copy.deepcopy(value, memo)
         return made
+
+
+trace_with(Tracer)
 
 
 def _plain_function(function: Any) -> Any:

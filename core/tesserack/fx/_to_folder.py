@@ -10,6 +10,7 @@ from typing import Any
 
 from tesserack import nn
 from tesserack.fx._naming import shown_package
+from tesserack.fx._writer import import_lines
 from tesserack.serialization import save
 
 __all__ = ["to_folder"]
@@ -52,10 +53,8 @@ def to_folder(module: Any, folder: str | os.PathLike[str], module_name: str) -> 
 
 def _source(package: str, name: str, lines: list[str], code: str) -> str:
     head = [
-        "import pickle", "from math import inf, nan", "from pathlib import Path", "", f"import {package}",
-        f"from {package} import device",
-        f"import {package}.fx._pytree as fx_pytree", f"import {package}.utils._pytree as pytree", "",
-        "NoneType = type(None)", "_here = Path(__file__).parent", "", "", f"class {name}({package}.nn.Module):",
+        "import pickle", "from pathlib import Path", "", *import_lines(package).values(), "",
+        "_here = Path(__file__).parent", "", "", f"class {name}({package}.nn.Module):",
         "    def __init__(self):", "        super().__init__()", *(f"        {line}" for line in lines),
     ]  # fmt: skip
     return "\n".join([*head, *(f"    {line}".rstrip() for line in code.split("\n"))]) + "\n"

@@ -7,6 +7,7 @@ import enum
 import importlib
 import math
 import os
+import re
 import sys
 import types
 import typing
@@ -26,7 +27,7 @@ from tesserack.fx._wrapped import wrap
 from tesserack.fx.node import Node, described, dtype_short
 from tesserack.fx.tensor_type import TensorType
 
-__all__ = ["INPLACE", "MAGIC", "REFLECTED", "Writer", "register_custom_builtin"]
+__all__ = ["INPLACE", "MAGIC", "REFLECTED", "Writer", "import_lines", "register_custom_builtin"]
 
 REFLECTED = {
     "add": "{} + {}", "sub": "{} - {}", "mul": "{} * {}", "floordiv": "{} // {}", "truediv": "{} / {}",
@@ -75,6 +76,17 @@ def _common() -> dict[str, Any]:
         package: sys.modules.get(package, ts),
         "fx_pytree": importlib.import_module("tesserack.fx._pytree"),
         "pytree": importlib.import_module("tesserack.utils._pytree"),
+    }
+
+
+def import_lines(package: str) -> dict[str, str]:
+    """How a text of its own imports the names that every program knows."""
+    own = {name: re.sub(r"^from tesserack\b", f"from {package}", b.import_str) for name, b in custom_builtins.items()}
+    trees = {"fx_pytree": "fx._pytree", "pytree": "utils._pytree"}
+    return {
+        **own,
+        package: f"import {package}",
+        **{name: f"import {package}.{place} as {name}" for name, place in trees.items()},
     }
 
 

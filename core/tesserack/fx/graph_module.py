@@ -15,6 +15,7 @@ from typing import Any
 
 from tesserack.fx._codegen import PythonCode, PyTreeCodeGen, _BoxedCodeGen
 from tesserack.fx._compatibility import compatibility
+from tesserack.fx._packaged import put_together, taken_apart
 from tesserack.fx._readable import print_readable
 from tesserack.fx._submodules import Submodules, copy_attr, place
 from tesserack.fx._to_folder import to_folder
@@ -26,8 +27,14 @@ __all__ = ["GraphModule"]
 
 _count = itertools.count()
 _copy_attr, _assign_attr = copy_attr, place
+_tracers: list[Any] = []  # by which modules from packages are traced again unless they name another
 # What is the module's own and no part of it.
 _OWN = ("_graph", "_code", "_lineno_map", "_prologue_start", "_in_spec", "_out_spec")
+
+
+def trace_with(tracer: Any) -> None:
+    """Say by which class modules are traced again."""
+    _tracers[:] = [tracer]
 
 
 def _forward_from_src(src: str, globals: dict[str, Any], co_fields: dict[str, Any] | None = None) -> Any:
@@ -193,6 +200,9 @@ class GraphModule(Submodules, Module):
     def __reduce__(self) -> Any:
         return _put_together, (self._plain_class, self._parts(), self._graph, type(self).__name__)
 
+    def __reduce_package__(self, exporter: Any) -> tuple[Any, ...]:
+        return reduce_package_graph_module, taken_apart(self, exporter)
+
     def _replicate_for_data_parallel(self) -> GraphModule:
         return self.__copy__()
 
@@ -245,6 +255,12 @@ def _error_message(frame: traceback.FrameSummary) -> str:
     after = "\n".join(lines[number : number + 2])
     marker = "~" * len(frame.line or "") + "~~~ <--- HERE"
     return "\n".join([traceback.format_exc(), told, before, marker, after])
+
+
+def reduce_package_graph_module(importer: Any, body: dict[str, Any], generated_module_name: str) -> GraphModule:
+    """The module that a package has in parts, whose program is a module of the package."""
+    forward, (tracer,) = importer.import_module(generated_module_name).forward, _tracers
+    return put_together(forward, body, tracer, GraphModule)  # type: ignore[no-any-return]
 
 
 def _put_together(cls: type[GraphModule], parts: dict[str, Any], graph: Graph, name: str) -> GraphModule:

@@ -196,8 +196,11 @@ class _Pickler(_PythonPickler):  # type: ignore[misc]
         if module.partition(".")[0] == "tesserack" and function.__qualname__ in _names(theirs):
             self._write_name(_Name(theirs, function.__qualname__))
         else:
-            inherited: Any = super()
-            inherited.dispatch[FunctionType](self, function)  # another module's pickler may write it whole
+            self._write_other_function(function)
+
+    def _write_other_function(self, function: FunctionType) -> None:
+        inherited: Any = super()
+        inherited.dispatch[FunctionType](self, function)  # another module's pickler may write it whole
 
     own_ways: ClassVar[dict[type, Callable[..., None]]] = {
         _Name: _write_name,

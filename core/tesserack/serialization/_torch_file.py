@@ -22,8 +22,8 @@ from tesserack.serialization._zip import archive_end
 from tesserack.storage import TypedStorage
 
 __all__ = [
-    "DAMAGES", "NameRefused", "PickleRefused", "PlacingFailed", "read_archive", "read_archive_with", "read_legacy",
-    "read_legacy_with", "rest_of",
+    "DAMAGES", "NameRefused", "PickleRefused", "PlacingFailed", "Storages", "read_archive", "read_archive_with",
+    "read_legacy", "read_legacy_with", "rest_of",
 ]  # fmt: skip
 
 # What reading a damaged file may raise, apart from PickleRefused.
@@ -64,7 +64,7 @@ def _slice(whole: Any, kind: StorageKind, place: Any) -> Storage:
     return made  # type: ignore[no-any-return]
 
 
-class _Storages:
+class Storages:
     """The storages of a file by key; each is read once, so that tensors that shared memory share it again."""
 
     def __init__(self, read: Callable[[str, int], Tensor], place: Place, big_endian: bool = False) -> None:
@@ -138,7 +138,7 @@ def read_archive_with(
                 raise PickleRefused(f"its record of the storage {key[:100]!r} is missing, or not of {nbytes} bytes")
             return _tensor_of(archive, record)
 
-        made = unpickle(_content(archive, records[f"{folder}data.pkl"]), _Storages(read, place, big))
+        made = unpickle(_content(archive, records[f"{folder}data.pkl"]), Storages(read, place, big))
     file.seek(end)  # where something else may follow
     return made
 
@@ -211,7 +211,7 @@ def read_legacy_with(file: BinaryIO, size: int, place: Place, unpickle: Unpickle
             return ts.empty(0, dtype=ts.uint8, device="cpu")
         return ts.frombuffer(bytearray(contents[key]), dtype=ts.uint8)
 
-    made = unpickle(data, _Storages(read, place, not little), positions[2])
+    made = unpickle(data, Storages(read, place, not little), positions[2])
     file.seek(start + at.position)
     return made
 
