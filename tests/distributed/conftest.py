@@ -31,6 +31,6 @@ def launch() -> Launch:
         command = [*words, *([] if torch else ["--no-torch"]), str(PROGRAMS / program), *map(str, arguments)]
         environment = {key: value for key, value in os.environ.items() if key not in ("RANK", "WORLD_SIZE")}
         environment.update(variables or {})
-        return subprocess.run(command, capture_output=True, text=True, timeout=240, env=environment)
+        return subprocess.run(command, capture_output=True, text=True, timeout=900, env=environment)
 
     return run

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +60,14 @@ def test_the_old_names_of_a_group_exist_before_there_is_one() -> None:
     assert ts.distributed.group.WORLD is None and not ts.distributed.is_initialized()
     with pytest.raises(ValueError, match="init_process_group"):
         ts.distributed.get_rank()
+
+
+def test_the_time_that_a_group_waits_may_change(alone: Any) -> None:
+    ts.distributed._set_pg_timeout(timedelta(seconds=7))
+    group = ts.distributed.group.WORLD
+    assert group.call().timeout == 7 and ts.distributed.new_group().call().timeout == 7
+    with pytest.raises(ValueError, match=r"expected a datetime.timedelta, got float"):
+        ts.distributed._set_pg_timeout(7.0)
 
 
 def test_ranks_that_fail_are_started_again(launch: Any, tmp_path: Path) -> None:

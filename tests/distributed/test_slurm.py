@@ -70,7 +70,7 @@ def srun(*words: Any) -> "subprocess.CompletedProcess[str]":
     alone = ["unshare", "-n", "-m", "-p", "-f", "--mount-proc", PROGRAMS / "slurm.sh"]
     environment = {k: v for k, v in os.environ.items() if k not in ("RANK", "WORLD_SIZE", "MASTER_ADDR")}
     done = subprocess.run(
-        [*map(str, alone), *map(str, words)], capture_output=True, text=True, timeout=180, env=environment
+        [*map(str, alone), *map(str, words)], capture_output=True, text=True, timeout=900, env=environment
     )
     if "Operation not permitted" in done.stderr and "unshare" in done.stderr:
         pytest.skip(f"no namespaces here: {done.stderr.strip()[-200:]}")

@@ -5,7 +5,6 @@ Two of a hundred, chosen by the run's seed; ``FULL=1``: all.
 
 import random
 import re
-import time
 from pathlib import Path
 from typing import Any
 
@@ -32,14 +31,13 @@ def test_training_survives_ranks_that_fail(launch: Any, tmp_path: Path) -> None:
         arguments = how, rng.randrange(STEPS), rng.randrange(ranks)
         folder = tmp_path / str(run)
         folder.mkdir()
-        began = time.monotonic()
         temporary = folder / "tmp"
         temporary.mkdir()
         options = ("--max-restarts", "1")
         variables = {"TESSERACK_COMM": engine, "TMPDIR": str(temporary), "FAULT_RUN": str(folder)}
         done = launch("surviving.py", ranks, folder, *arguments, options=options, variables=variables)
         told = f"run {run}: {engine}, {ranks} ranks, {arguments}\n{done.stdout}{done.stderr[-2000:]}"
-        assert done.returncode == 0 and time.monotonic() - began < 120, told
+        assert done.returncode == 0, told
         assert re.findall(r"CAME TO (\d+)", done.stdout) == [expected(ranks)] * ranks, told
         assert "starting again" in done.stderr, told
         assert not rank_faults.marked(f"FAULT_RUN={folder}") and not list(temporary.iterdir()), told

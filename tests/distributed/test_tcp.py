@@ -18,7 +18,7 @@ from tesserack.distributed._backends import automatic
 from tesserack.distributed._engine import Call
 from tesserack.testing import seeds
 
-CALL = Call(10.0)
+CALL = Call(300.0)
 
 
 def on_each(size: int, part: Callable[[int], Any]) -> list[Any]:
@@ -53,7 +53,7 @@ def test_ranks_that_cannot_share_memory_take_tcp(elsewhere: bool, monkeypatch: p
 
     def part(rank: int) -> tuple[str, float]:
         mine = Misled("", store) if rank == 2 and elsewhere else PrefixStore("", store)
-        engine = automatic(mine, "e", rank, 3, 10.0)
+        engine = automatic(mine, "e", rank, 3, 300.0)
         x = ts.full((5,), float(rank + 1))
         engine.all_reduce(x, x, 0, CALL)
         engine.close()
@@ -67,7 +67,7 @@ def test_who_asked_for_shared_memory_is_told_on_every_rank() -> None:
 
     def part(rank: int) -> Any:
         mine = Misled("", store) if rank == 1 else PrefixStore("", store)
-        return ts.distributed.Backend.makers["local"](mine, "e", rank, 3, 10.0)
+        return ts.distributed.Backend.makers["local"](mine, "e", rank, 3, 300.0)
 
     for error in on_each(3, part):
         assert isinstance(error, ts.distributed.DistError) and "rank 1 where" in str(error)
@@ -87,7 +87,7 @@ def test_strangers_are_not_let_in() -> None:
     def part(rank: int) -> float:
         if rank == 1:
             stranger()
-        engine = tcp.TCPEngine(store, "e", rank, 2, 10.0)
+        engine = tcp.TCPEngine(store, "e", rank, 2, 300.0)
         x = ts.full((2,), 1.0 + rank)
         engine.all_reduce(x, x, 0, CALL)
         return x[0].item()
@@ -122,7 +122,7 @@ def test_large_tensors_come_in_blocks(tmp_path: Any) -> None:
     for name in ("local", "tcp"):
 
         def part(rank: int, name: str = name) -> list[Any]:
-            engine = ts.distributed.Backend.makers[name](store, name, rank, 3, 30.0)
+            engine = ts.distributed.Backend.makers[name](store, name, rank, 3, 300.0)
             total, one, copy = ts.empty(count), ts.empty(count), sources[rank].clone()
             engine.all_reduce(sources[rank], total, 0, CALL)
             engine.reduce(sources[rank], one, 0, 1, CALL)
@@ -164,7 +164,7 @@ def test_ranks_in_two_networks_meet(tmp_path: Any) -> None:
     script = NAMESPACES.replace('"$0" "$@"', 'RANK=0 "$@"')
     words = ["unshare", "-n", "-m", "bash", "-c", script, "x", sys.executable, str(program)]
     environment = {k: v for k, v in os.environ.items() if k != "TESSERACK_COMM"}
-    done = subprocess.run(words, capture_output=True, text=True, timeout=120, env=environment)
+    done = subprocess.run(words, capture_output=True, text=True, timeout=600, env=environment)
     if done.returncode == 77 or "Operation not permitted" in done.stderr:
         pytest.skip(f"no network namespaces here: {done.stderr.strip()[-200:]}")
     assert done.returncode == 0 and done.stdout.split() == ["tcp", "tcp"], done.stderr[-3000:]
@@ -176,7 +176,7 @@ def test_a_collective_that_all_have_called_ends_well_though_one_gives_up_after_i
     store, maker = HashStore(), ts.distributed.Backend.makers[name]
 
     def part(rank: int, round: int) -> Any:
-        engine = maker(PrefixStore("", store), f"round{round}", rank, 3, 10.0)
+        engine = maker(PrefixStore("", store), f"round{round}", rank, 3, 300.0)
         x = ts.full((4,), float(rank))
         if rank == 1:
             time.sleep(0.02)

@@ -43,7 +43,7 @@ def test_processes_that_a_program_spawns_save_and_load(tmp_path: Path) -> None:
         found.bind(("localhost", 0))
         port = str(found.getsockname()[1])
     words = [sys.executable, "-m", "tesserack", "run", str(PROGRAMS / "dcp_spawn.py"), str(tmp_path), port]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=240)
+    done = subprocess.run(words, capture_output=True, text=True, timeout=900)
     assert done.returncode == 0 and "resumed 3" in done.stdout, done.stderr[-3000:]
 
 

@@ -16,7 +16,7 @@ def lined_up(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]
 @pytest.mark.parametrize(
     ("how", "says"),
     [
-        ("stopped", ["2 of 3 ranks wrote", "nothing of rank 1", "rank 1 did not come within 2 s"]),
+        ("stopped", ["2 of 3 ranks wrote", "nothing of rank 1", "rank 1 did not come within 5 s"]),
         ("another", ["ranks called different collectives", "rank 1 broadcast #2 of float32[4] at ", "(failed)"]),
         ("size", ["all_reduce #2 of float32[5]", "failing.py:"]),
     ],

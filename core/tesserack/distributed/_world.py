@@ -44,6 +44,7 @@ __all__ = [
     "new_subgroups",
     "new_subgroups_by_enumeration",
     "resolve",
+    "set_timeout",
     "split_group",
     "world_groups",
 ]
@@ -138,6 +139,17 @@ def resolve(given: Any) -> ProcessGroup | None:
     if not isinstance(given, ProcessGroup):
         raise TypeError(f"expected a process group, got {type(given).__name__}")
     return given
+
+
+def set_timeout(timeout: timedelta, group: Any = None) -> None:
+    """Bound the waits of a group's calls from here on; each of its ranks calls this. ``ValueError`` outside of it, or
+    where the time is no ``datetime.timedelta``."""
+    made = resolve(group)
+    if made is None:
+        raise ValueError("Invalid process group specified")
+    if not isinstance(timeout, timedelta):
+        raise ValueError(f"_set_pg_timeout: expected a datetime.timedelta, got {type(timeout).__name__}")
+    made.timeout = timeout
 
 
 def _engine_name(backend: str) -> str:

@@ -36,7 +36,7 @@ def start(request: pytest.FixtureRequest) -> Start:
         environment = {k: v for k, v in os.environ.items() if k not in ("RANK", "WORLD_SIZE", "MASTER_ADDR")}
         environment |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMP_NUM_THREADS": "1"}
         environment |= {"TESSERACK_COMM": "mpi"} if variables is None else variables
-        return subprocess.run([*map(str, words)], capture_output=True, text=True, timeout=120, env=environment)
+        return subprocess.run([*map(str, words)], capture_output=True, text=True, timeout=900, env=environment)
 
     return run
 
@@ -93,7 +93,7 @@ SAYS = {
     "killed": (),
     "raising": ("ValueError: planted",),
     "leaving": ("TOLD 0", "rank 1 has ended"),
-    "stopped": ("TOLD 0", "TOLD 2", "rank 1 did not come within 2 s", "all_reduce #1 of float32[4]"),
+    "stopped": ("TOLD 0", "TOLD 2", "rank 1 did not come within 5 s", "all_reduce #1 of float32[4]"),
     "another": ("TOLD 0", "TOLD 2", "broadcast #2 of float32[4]", "different collectives"),
     "size": ("TOLD 0", "TOLD 2", "all_reduce #2 of float32[5]", "different collectives"),
     "dtype": ("TOLD 0", "TOLD 2", "all_reduce #2 of float64[4]", "different collectives"),
@@ -102,16 +102,16 @@ SAYS = {
 
 @pytest.mark.parametrize("how", SAYS)
 def test_a_rank_that_fails_ends_all(start: Start, how: str) -> None:
-    began = time.monotonic()
     done = start("failing.py", 3, how)
     shown = done.stdout + done.stderr
-    assert done.returncode != 0 and time.monotonic() - began < 60
+    assert done.returncode != 0
     for text in SAYS[how]:
         assert text in shown, shown[-3000:]
+    end = time.monotonic() + 300
     while running := [
         p for p in Path("/proc").glob("[0-9]*/cmdline") if b"programs/failing.py\0" + how.encode() in _read(p)
     ]:  # mpiexec may end a little before them
-        assert time.monotonic() - began < 60, running
+        assert time.monotonic() < end, running
         time.sleep(0.1)
 
 

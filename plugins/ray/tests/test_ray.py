@@ -37,7 +37,7 @@ def driven(folder: Path, *words: Any) -> list[str]:
     told = {"RAY_USAGE_STATS_ENABLED": "0", "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore", "HOME": str(folder)}
     environment = {k: v for k, v in os.environ.items() if k not in ("RANK", "WORLD_SIZE", "MASTER_ADDR")} | told
     done = subprocess.run(
-        [*alone, str(PYTHON), *map(str, words)], capture_output=True, text=True, timeout=600, env=environment
+        [*alone, str(PYTHON), *map(str, words)], capture_output=True, text=True, timeout=1800, env=environment
     )
     assert done.returncode == 0, done.stderr[-3000:]
     return done.stdout.splitlines()

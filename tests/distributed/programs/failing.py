@@ -3,19 +3,33 @@
 import os
 import signal
 import sys
+import threading
 import time
 from datetime import timedelta
 
 import tesserack as ts
 from tesserack import distributed as dist
 
-dist.init_process_group(timeout=timedelta(seconds=2))
+
+def interrupt_once_it_waits(process: int) -> None:
+    """SIGINT for this process when it has been in its second reduction for a while."""
+    entries = dist.group.WORLD.recorder.entries
+    while [entry["op"] for entry in entries if entry["state"] != "scheduled"].count("all_reduce") < 2:
+        time.sleep(0.02)
+    time.sleep(1)
+    os.kill(process, signal.SIGINT)
+
+
+dist.init_process_group(timeout=timedelta(seconds=1000))  # however late a busy machine starts some
 x, me, how = ts.ones(4), dist.get_rank(), sys.argv[1]
-processes: list = [None] * dist.get_world_size()
-if how == "interrupted":
-    dist.all_gather_object(processes, os.getpid())
+if me != 1:  # a launcher that ends ranks as soon as one has failed leaves these the time to print
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+if how == "interrupted" and me == 0:
+    threading.Thread(target=interrupt_once_it_waits, args=(os.getpid(),), daemon=True).start()
 try:
     dist.all_reduce(x)
+    if how == "stopped":  # of one that is stopped the others hear when the time is over
+        dist._set_pg_timeout(timedelta(seconds=5))
     if me == 1:
         if how == "killed":
             os.kill(os.getpid(), signal.SIGKILL)
@@ -24,9 +38,7 @@ try:
         if how == "raising":
             raise ValueError("planted")
         if how == "interrupted":
-            time.sleep(0.3)
-            os.kill(processes[0], signal.SIGINT)
-            time.sleep(0.3)
+            time.sleep(1000)  # the launcher ends it, once the others have ended
         if how == "leaving":
             raise SystemExit(0)
     if how == "another" and me == 1:

@@ -33,7 +33,7 @@ def expected(ranks: int) -> ts.Tensor:
 
 
 def main() -> None:
-    dist.init_process_group(timeout=timedelta(seconds=60))
+    dist.init_process_group(timeout=timedelta(seconds=1000))
     me, n = dist.get_rank(), dist.get_world_size()
     mean, own = expected(n), gradients(net(), me)
     for kind in DDPCommHookType:

@@ -10,12 +10,12 @@ from pathlib import Path
 
 from tesserack import distributed as dist
 
-dist.init_process_group(timeout=timedelta(seconds=60))
+dist.init_process_group(timeout=timedelta(seconds=1000))
 me, child = dist.get_rank(), 0
 if me == 1:
     child = os.fork()
     if child == 0:
-        time.sleep(100)
+        time.sleep(1000)
         os._exit(0)
 children = [0, 0]
 dist.all_gather_object(children, child)

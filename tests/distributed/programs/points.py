@@ -1,6 +1,7 @@
 """A rank fails at a named point of the group's life: ``points.py POINT HOW RANK SECONDS FILE``. Runs on each rank.
 
-Writes when it failed to FILE; the others print what they are told, and how much later.
+Writes when it failed to FILE; the others print what they are told, and how much later, or EARLY where they gave up
+before.
 """
 
 import functools
@@ -95,6 +96,7 @@ def main() -> None:
         dist.all_reduce(x)
     except dist.DistError as error:
         if not FILE.exists():
+            print("EARLY", flush=True)
             raise
         print(f"TOLD {ME} after {time.time() - float(FILE.read_text()):.2f} s: {error}", flush=True)
         raise SystemExit(7) from None

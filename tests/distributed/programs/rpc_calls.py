@@ -3,6 +3,7 @@
 import functools
 import gc
 import pickle
+import threading
 import time
 import weakref
 from typing import Any
@@ -15,6 +16,7 @@ from tesserack.distributed.nn import RemoteModule
 from tesserack.distributed.optim import DistributedOptimizer
 
 SIZE = 3
+LET_GO = threading.Event()
 
 
 class NeedsTwo(Exception):
@@ -72,6 +74,16 @@ def scaled(x: ts.Tensor, factor: float) -> ts.Tensor:
     return x * factor
 
 
+def held() -> None:
+    """Answers nothing until :func:`let_go` has been called."""
+    assert LET_GO.wait(600)
+    LET_GO.clear()
+
+
+def let_go() -> None:
+    LET_GO.set()
+
+
 def changed(x: ts.Tensor) -> ts.Tensor:
     x += 1
     return x * x
@@ -115,7 +127,8 @@ def failing(me: int, names: list[str]) -> None:
     expect(Exception, "pickle", lambda: rpc.rpc_sync(following, unpicklable))
     expect(Exception, "pickle", lambda: rpc.rpc_sync(following, lambda: 1))
     expect(RuntimeError, "could not find destination", lambda: rpc.rpc_sync("nobody", max, args=(1, 2)))
-    expect(RuntimeError, "set timeout (100 ms)", lambda: rpc.rpc_sync(following, time.sleep, (0.5,), timeout=0.1))
+    expect(RuntimeError, "set timeout (100 ms)", lambda: rpc.rpc_sync(following, held, timeout=0.1))
+    rpc.rpc_sync(following, let_go)
     expect(
         RuntimeError, "only supports CPU tensors", lambda: rpc.rpc_sync(following, ts.neg, (ts.ones(1, device="meta"),))
     )
@@ -144,7 +157,7 @@ def references(me: int, names: list[str]) -> None:
     assert own.is_owner() and own.local_value().plus(1) == 8.0
     dist.barrier()
     del mine, own
-    end = time.monotonic() + 60
+    end = time.monotonic() + 240
     while (left := rpc.rpc_sync(following, kept_alive)) and time.monotonic() < end:
         time.sleep(0.05)
     assert left == 0, left

@@ -11,14 +11,13 @@ me = int(os.environ["RANK"])
 rpc.init_rpc(f"worker{me}")
 if sys.argv[1] == "dies":
     if me == 0:
-        begun = time.monotonic()
         try:
-            rpc.rpc_sync("worker1", os._exit, args=(3,), timeout=60)
+            rpc.rpc_sync("worker1", os._exit, args=(3,), timeout=1000)
         except RuntimeError as error:
-            print(f"told: {error}", time.monotonic() - begun < 30, flush=True)
+            print(f"told: {error}", flush=True)
         rpc.shutdown(graceful=False)
     else:
-        time.sleep(60)
+        time.sleep(1000)
 elif me == 0:
     try:
         rpc.shutdown(timeout=1)

@@ -4,6 +4,7 @@ import os
 import signal
 import time
 from datetime import timedelta
+from pathlib import Path
 
 from tesserack import distributed as dist
 
@@ -12,13 +13,18 @@ store = dist.TCPStore(
     int(os.environ["MASTER_PORT"]),
     int(os.environ["WORLD_SIZE"]),
     os.environ["RANK"] == "0",
-    timeout=timedelta(seconds=60),
+    timeout=timedelta(seconds=1000),
 )
-store.set_timeout(timedelta(seconds=2))
 if os.environ["RANK"] == "0":
+    store.set("master", str(os.getpid()))
+    store.get("seen")
     os.kill(os.getpid(), signal.SIGSTOP)
+master = Path(f"/proc/{int(store.get('master'))}/stat")
+store.set("seen", "")
+while master.read_text().rpartition(")")[2].split()[0] != "T":
+    time.sleep(0.02)
+store.set_timeout(timedelta(seconds=2))
 try:
-    time.sleep(0.3)
     store.get("never")
 except dist.DistError as error:
     print(f"TOLD {os.environ['RANK']}: {error}", flush=True)

@@ -86,7 +86,7 @@ def trained(folder: str, how: str, name: str) -> dict:
     trainer = train.TesserackTrainer(
         loop,
         train_loop_config={"how": how, "scratch": f"{folder}/scratch-{name}"},
-        tesserack_config=train.TesserackConfig(timeout=timedelta(seconds=8 if how in ("stopped", "silent") else 1800)),
+        tesserack_config=train.TesserackConfig(timeout=timedelta(seconds=15 if how in ("stopped", "silent") else 1800)),
         scaling_config=train.ScalingConfig(num_workers=(1, 3) if how == "shrinking" else 2),
         run_config=train.RunConfig(
             name=name,
