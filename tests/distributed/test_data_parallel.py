@@ -62,11 +62,24 @@ def test_the_old_names_of_a_group_exist_before_there_is_one() -> None:
         ts.distributed.get_rank()
 
 
+def test_a_group_is_left_once() -> None:
+    ts.distributed.init_process_group(store=ts.distributed.HashStore(), rank=0, world_size=1)
+    group = ts.distributed.new_group()
+    ts.distributed.destroy_process_group(group)
+    with pytest.raises(ValueError, match="Invalid process group specified"):
+        ts.distributed.destroy_process_group(group)
+    ts.distributed.destroy_process_group()
+    with pytest.raises(AssertionError, match="Process group cannot be None"):
+        ts.distributed.destroy_process_group()
+    with pytest.raises(ValueError, match="Invalid process group specified"):
+        ts.distributed.destroy_process_group(group)
+
+
 def test_the_time_that_a_group_waits_may_change(alone: Any) -> None:
     ts.distributed._set_pg_timeout(timedelta(seconds=7))
     group = ts.distributed.group.WORLD
     assert group.call().timeout == 7 and ts.distributed.new_group().call().timeout == 7
-    with pytest.raises(ValueError, match=r"expected a datetime.timedelta, got float"):
+    with pytest.raises(TypeError, match=r"expected timeout to be a datetime.timedelta, got float"):
         ts.distributed._set_pg_timeout(7.0)
 
 

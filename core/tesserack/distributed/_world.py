@@ -142,14 +142,11 @@ def resolve(given: Any) -> ProcessGroup | None:
 
 
 def set_timeout(timeout: timedelta, group: Any = None) -> None:
-    """Bound the waits of a group's calls from here on; each of its ranks calls this. ``ValueError`` outside of it, or
-    where the time is no ``datetime.timedelta``."""
+    """Bound the waits of a group's calls from here on; each of its ranks calls this. ``ValueError`` outside of it."""
     made = resolve(group)
     if made is None:
         raise ValueError("Invalid process group specified")
-    if not isinstance(timeout, timedelta):
-        raise ValueError(f"_set_pg_timeout: expected a datetime.timedelta, got {type(timeout).__name__}")
-    made.timeout = timeout
+    made.timeout = _seconds(timeout)
 
 
 def _engine_name(backend: str) -> str:
@@ -249,10 +246,15 @@ def init_process_group(
 
 
 def destroy_process_group(group: Any = None) -> None:
-    """Leave a group; without one, all of them."""
+    """Leave a group; without one, all of them. ``AssertionError`` where there is none, as in PyTorch; ``ValueError``
+    for a group that was left before."""
+    if group is None and _world.default is None:
+        raise AssertionError("destroy_process_group: expected init_process_group before it; Process group cannot be None")
     made = resolve(group)
     if made is None:
         return
+    if not is_open(made):
+        raise ValueError("destroy_process_group: Invalid process group specified: it was destroyed before")
     everything = made is _world.default
     for each in list(_world.groups.values()) if everything else [made]:
         _world.groups.pop(each.group_name, None)

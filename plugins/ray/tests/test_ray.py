@@ -35,6 +35,9 @@ def driven(folder: Path, *words: Any) -> list[str]:
     """What a driver prints, in a network and among processes of its own."""
     alone = ALONE if os.geteuid() == 0 else []
     told = {"RAY_USAGE_STATS_ENABLED": "0", "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore", "HOME": str(folder)}
+    # Ray's own waits, of a busy machine.
+    told |= {"RAY_worker_register_timeout_seconds": "900", "RAY_gcs_server_request_timeout_seconds": "300"}
+    told |= {"RAY_health_check_timeout_ms": "300000"}
     environment = {k: v for k, v in os.environ.items() if k not in ("RANK", "WORLD_SIZE", "MASTER_ADDR")} | told
     done = subprocess.run(
         [*alone, str(PYTHON), *map(str, words)], capture_output=True, text=True, timeout=1800, env=environment
