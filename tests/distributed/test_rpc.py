@@ -23,6 +23,11 @@ def test_three_workers(launch: Any) -> None:
         assert done.stdout.count(f"{part} done") == (6 if part in ("calls", "training") else 3), done.stdout
 
 
+def test_wrapped_modules_average_gradients_of_contexts(launch: Any) -> None:
+    done = launch("rpc_averages.py", 2)
+    assert done.returncode == 0 and done.stdout.count("is done") == 2, done.stderr[-3000:]
+
+
 def test_who_waits_for_a_worker_that_died_is_told(launch: Any) -> None:
     done = launch("rpc_lost.py", 2, "dies")
     assert "told: rpc: WorkerInfo(id=1, name=worker1) ended, or left, before it answered" in done.stdout, done

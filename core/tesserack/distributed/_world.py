@@ -249,7 +249,9 @@ def destroy_process_group(group: Any = None) -> None:
     """Leave a group; without one, all of them. ``AssertionError`` where there is none, as in PyTorch; ``ValueError``
     for a group that was left before."""
     if group is None and _world.default is None:
-        raise AssertionError("destroy_process_group: expected init_process_group before it; Process group cannot be None")
+        raise AssertionError(
+            "destroy_process_group: expected init_process_group before it; Process group cannot be None"
+        )
     made = resolve(group)
     if made is None:
         return
@@ -386,9 +388,11 @@ def new_subgroups_by_enumeration(
     seen = [rank for ranks in ranks_per_subgroup_list for rank in ranks]
     if not ranks_per_subgroup_list or len(set(seen)) != len(seen):
         raise ValueError("new_subgroups_by_enumeration: expected lists of ranks without a rank in common")
-    groups = [
-        new_group(ranks, timeout, backend, pg_options, group_desc=group_desc) for ranks in ranks_per_subgroup_list
-    ]
+    return _groups_of(ranks_per_subgroup_list, timeout, backend, group_desc=group_desc)
+
+
+def _groups_of(lists: Sequence[Sequence[int]], *args: Any, **kwargs: Any) -> tuple[Any, list[Any]]:
+    groups = [new_group(ranks, *args, **kwargs) for ranks in lists]
     mine = next((g for g in groups if g is not GroupMember.NON_GROUP_MEMBER), None)
     return mine, groups
 
@@ -401,13 +405,16 @@ def new_subgroups(
     pg_options: Any = None,
     group_desc: str | None = None,
 ) -> tuple[Any, list[Any]]:
-    """Groups of ``group_size`` neighbours each; by default those of one machine."""
+    """Groups of ``group_size`` neighbours each, of the world or of a group, whose members alone call this; by default
+    those of one machine."""
     size = get_world_size(group)
-    width = group_size or int(os.environ.get("LOCAL_WORLD_SIZE", size))
-    if width <= 0 or size % width:
+    width = int(os.environ.get("LOCAL_WORLD_SIZE", size)) if group_size is None else group_size
+    if width <= 0 or size < width or size % width:
         raise ValueError(f"new_subgroups: expected a size that divides the world's {size}, got {width}")
-    lists = [list(range(first, first + width)) for first in range(0, size, width)]
-    return new_subgroups_by_enumeration(lists, timeout, backend, pg_options, group_desc)
+    ranks = get_process_group_ranks(group)
+    lists = [ranks[first : first + width] for first in range(0, size, width)]
+    apart = resolve(group) is not get_default_group()
+    return _groups_of(lists, timeout, backend, use_local_synchronization=apart, group_desc=group_desc)
 
 
 def split_group(

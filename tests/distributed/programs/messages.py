@@ -108,6 +108,27 @@ def forms_of_groups(n: int, me: int) -> None:
     assert str(dist.ReduceOp.SUM) == "RedOpType.SUM"
 
 
+def groups_of_groups(n: int, me: int) -> None:
+    """Each part of the world divides itself, at the same time as the others do."""
+    mine, parts = dist.new_subgroups_by_enumeration([list(range(0, n, 2)), list(range(1, n, 2))])
+    members, x = list(range(me % 2, n, 2)), ts.tensor([float(me)])
+    whole, (same,) = dist.new_subgroups(len(members), group=mine)
+    assert whole is same and dist.get_process_group_ranks(whole) == members
+    dist.all_reduce(x, group=whole)
+    assert x.item() == sum(members)
+    alone, each = dist.new_subgroups(1, group=mine)
+    assert len(each) == len(members) and dist.get_process_group_ranks(alone) == [me]
+    for width in (0, len(members) + 1):
+        try:
+            dist.new_subgroups(width, group=mine)
+        except ValueError as error:
+            assert f"divides the world's {len(members)}, got {width}" in str(error)
+        else:
+            raise AssertionError
+    for group in (*each, whole, *parts):
+        dist.destroy_process_group(group)
+
+
 def dims_of_meshes(n: int, me: int) -> None:
     mesh = dist.init_device_mesh("cpu", (1, n, 1), mesh_dim_names=("pp", "dp", "cp"))
     joined = mesh["dp", "cp"]._flatten("dp_cp")
@@ -169,7 +190,18 @@ def gradients(n: int, me: int) -> None:
 
 if __name__ == "__main__":
     dist.init_process_group()
-    for part in (messages, objects, groups, methods, forms_of_groups, dims_of_meshes, sparse_sums, gradients):
+    parts = (
+        messages,
+        objects,
+        groups,
+        methods,
+        forms_of_groups,
+        groups_of_groups,
+        dims_of_meshes,
+        sparse_sums,
+        gradients,
+    )
+    for part in parts:
         part(dist.get_world_size(), dist.get_rank())
         dist.barrier()
     dist.destroy_process_group()

@@ -84,6 +84,10 @@ def let_go() -> None:
     LET_GO.set()
 
 
+def trains(reference: Any) -> bool:
+    return reference.local_value().training
+
+
 def changed(x: ts.Tensor) -> ts.Tensor:
     x += 1
     return x * x
@@ -233,6 +237,9 @@ def training(me: int, names: list[str]) -> None:
         single.step()
         assert ts.allclose(loss, reference, atol=1e-6)
     expect(ValueError, "not supported for RemoteModule", there.state_dict)
+    for turn, mode in ((there.eval, False), (there.train, True)):
+        assert turn() is there and there.training is mode
+        assert rpc.rpc_sync(there.on, trains, args=(there.get_module_rref(),)) is mode
     dist.barrier()
 
 

@@ -16,6 +16,7 @@ from typing import Any
 import tesserack as ts
 from tesserack import Tensor
 from tesserack.autograd.graph import GradientEdge, below, get_gradient_edge
+from tesserack.distributed.autograd._averaged import average, reducers_of
 from tesserack.distributed.autograd._contexts import Context, Place, context, within
 from tesserack.distributed.rpc._current import current
 
@@ -43,6 +44,8 @@ class _Pass:
         self.sources: dict[Place, GradientEdge] = {}  # where gradients come in
         self.grads: dict[Place, Tensor | None] = {}
         self.targets: dict[Any, _Target] = {}
+        self.leaves: dict[int, tuple[Tensor, Tensor | None]] = {}  # computed, by id
+        self._averaged: set[Any] = set()  # whose gradients have been taken from there
 
     def mark(self, part: Context, place: Place, edge: GradientEdge) -> list[_Target]:
         """Note what a source leads to; tensors of other workers that are new."""
@@ -74,6 +77,21 @@ class _Pass:
             for target in found:
                 target.done = True
             return found
+
+    def averaging(self, found: list[tuple[Tensor, Tensor | None]]) -> list[tuple[list[Tensor], list[Any]]]:
+        """Take gradients of leaves that are averaged over ranks out of these, until all of a module's are there: the
+        module's parameters, and what came to them."""
+        with self.lock:
+            self.leaves.update((id(leaf), (leaf, grad)) for leaf, grad in found)
+            wanted = [target.leaf for target in self.targets.values() if target.leaf is not None]
+            full = []
+            for reducer, ids in reducers_of(wanted).items():
+                found[:] = [pair for pair in found if id(pair[0]) not in ids]
+                if reducer not in self._averaged and ids <= self.leaves.keys():
+                    self._averaged.add(reducer)
+                    came = [self.leaves[key] for key in ids if self.leaves[key][1] is not None]
+                    full.append((reducer.parameters, came))
+            return full
 
     def computed(self, targets: list[_Target]) -> Sequence[Tensor | None]:
         """Their gradients."""
@@ -152,12 +170,20 @@ def _advance(part: Context, key: Any, arrived: dict[Place, Tensor | None]) -> No
     mine = _pass_of(part, key)
     targets = mine.ready(arrived)
     by_sender: dict[int, dict[Place, Tensor | None]] = {}
+    leaves: list[tuple[Tensor, Tensor | None]] = []
     for target, grad in zip(targets, mine.computed(targets), strict=True):
         if target.place is not None:
             by_sender.setdefault(target.sender, {})[target.place] = grad
-        elif grad is not None and target.leaf is not None:
-            part.add(target.leaf, grad)
-    for answer in [_at(sender, _deliver, part.number, key, grads) for sender, grads in by_sender.items()]:
+        elif target.leaf is not None:
+            leaves.append((target.leaf, grad))
+    full = mine.averaging(leaves)
+    for leaf, grad in leaves:
+        if grad is not None:
+            part.add(leaf, grad)
+    answers = [_at(sender, _deliver, part.number, key, grads) for sender, grads in by_sender.items()]
+    for parameters, came in full:  # other ranks may need what was sent before they come to it
+        average(part, parameters, came)
+    for answer in answers:
         answer.wait()
 
 

@@ -6,6 +6,7 @@ Li et al., "PyTorch Distributed: Experiences on Accelerating Data Parallel Train
 from __future__ import annotations
 
 import itertools
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -15,7 +16,7 @@ from tesserack import distributed as dist
 from tesserack.distributed._coalesced import batches
 from tesserack.distributed._grad_bucket import GradBucket
 
-__all__ = ["Bucket", "Reducer", "assign_buckets", "tensors_of"]
+__all__ = ["Bucket", "Reducer", "assign_buckets", "reducers", "tensors_of"]
 
 FIRST_BUCKET_BYTES = 1 << 20  # small, so that communication begins early
 
@@ -122,6 +123,9 @@ def _is_dense(tensor: Tensor) -> bool:
     return tensor.numel() > 0 and reach == tensor.numel() and all(s > 0 for s in tensor.stride())
 
 
+reducers: weakref.WeakSet[Reducer] = weakref.WeakSet()  # whose hooks are on their parameters
+
+
 class Reducer:
     """Counts the gradients that are there and reduces each bucket once it is full, in the same order on every rank."""
 
@@ -160,6 +164,16 @@ class Reducer:
         self._parameters = [p for _, p in named]
         self._stepping: list[Tensor] | None = None  # optimizers are waiting for their gradients, as known at a forward
         self._handles = [p.register_post_accumulate_grad_hook(self._arrived) for _, p in named]
+        reducers.add(self)
+
+    def parameters_among(self, ids: set[int]) -> set[int]:
+        """Those of our parameters' ids."""
+        return ids & self._place.keys()
+
+    @property
+    def parameters(self) -> list[Tensor]:
+        """All whose gradients are reduced."""
+        return self._parameters
 
     # --- an iteration -----------------------------------------------------------------------------------------------
 
@@ -357,5 +371,6 @@ class Reducer:
 
     def remove(self) -> None:
         """Take the hooks off."""
+        reducers.discard(self)
         for handle in self._handles:
             handle.remove()

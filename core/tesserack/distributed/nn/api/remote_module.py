@@ -83,7 +83,8 @@ class RemoteModule(Module):
         """Set the module there to training."""
         if "module_rref" in self.__dict__:
             self.module_rref.rpc_sync().train(mode)
-        return super().train(mode)
+        self.training = mode
+        return self
 
     def extra_repr(self) -> str:
         """Where it is."""
