@@ -159,3 +159,18 @@ def group_norm(fw: Any, device: str) -> dict[str, Any]:
     x, w, b = (fw.randn(*s, device=device, requires_grad=True) for s in ((8, 64, 32, 32), (64,), (64,)))
     names = {"x": x, "w": w, "b": b, "g": fw.randn(8, 64, 32, 32, device=device)}
     return names | {"grad": fw.autograd.grad, "group_norm": fw.nn.functional.group_norm}
+
+
+def _rows_of_points(p: float) -> Setup:
+    def setup(fw: Any, device: str) -> dict[str, Any]:
+        x = fw.randn(500, 64, device=device).requires_grad_(True)
+        return {"F": fw.nn.functional, "x": x, "p": p, "grad": fw.autograd.grad, "fw": fw}
+
+    setup.__module__ = __name__
+    return setup
+
+
+row("pdist 500x64", "F.pdist(x, p)", limit=1)(_rows_of_points(2.0))
+row("pdist 500x64, gradient", "grad(F.pdist(x, p).sum(), x)", limit=1)(_rows_of_points(2.0))
+row("cdist 500x500x64, p=1", "fw.cdist(x, x, p)", limit=0.8)(_rows_of_points(1.0))
+row("cdist 500x500x64, p=1, gradient", "grad(fw.cdist(x, x, p).sum(), x)", limit=0.8)(_rows_of_points(1.0))

@@ -76,3 +76,53 @@ def test_empty_and_wrong_arguments(device: Any) -> None:
                 call(x1, x2)
     with pytest.raises(RuntimeError, match=r"^cdist: The size of tensor a"):
         ts.cdist(ts.ones(2, 30, 3, device=device), ts.ones(3, 4, 3, device=device))
+
+
+ORDERS = [0.5, 1.0, 2.0, 3.0, np.inf]
+
+
+def both_gradients(call: Any, *tensors: ts.Tensor) -> list[np.ndarray]:
+    """Gradients of `call` by each tensor from the kernel, then from operators that can be differentiated again."""
+    result = call(*tensors)
+    weights = tensor(np.linspace(-1, 2, result.numel()).reshape(result.shape), result.device).to(result.dtype)
+    found = [ts.autograd.grad(result, tensors, weights, retain_graph=True, create_graph=c) for c in (False, True)]
+    return [g.detach().cpu().numpy() for grads in found for g in grads]
+
+
+@pytest.mark.parametrize("p", ORDERS)
+@pytest.mark.parametrize(
+    ("first", "second"), [((3, 1), (5, 1)), ((70, 5), (2, 1, 5)), ((2, 1, 3), (129, 3)), ((4, 300), (33, 300))]
+)
+def test_gradients_of_kernels(device: Any, first: tuple[int, ...], second: tuple[int, ...], p: float) -> None:
+    a, b = RNG.standard_normal(first), RNG.standard_normal(second)
+    b[..., 0, :] = a[..., :1, :].reshape(-1, a.shape[-1])[0]
+    x, y = tensor(a, device, grad=True), tensor(b, device, grad=True)
+    once_a, once_b, again_a, again_b = both_gradients(lambda u, v: ts.cdist(u, v, p, BY_DIFFERENCES), x, y)
+    np.testing.assert_allclose(once_a, again_a, rtol=1e-9, atol=1e-9 * max(1, abs(again_a).max()))
+    np.testing.assert_allclose(once_b, again_b, rtol=1e-9, atol=1e-9 * max(1, abs(again_b).max()))
+
+
+@pytest.mark.parametrize("p", [0.0, *ORDERS])
+@pytest.mark.parametrize("shape", [(1, 3), (2, 1), (70, 5), (300, 2), (5, 300)])
+def test_pairs(device: Any, shape: tuple[int, int], p: float) -> None:
+    a = RNG.standard_normal(shape)
+    x = tensor(a, device, grad=True)
+    pairs = ts.nn.functional.pdist(x, p)
+    upper = np.triu_indices(shape[0], 1)
+    np.testing.assert_allclose(pairs.detach().cpu().numpy(), distances(a, a, p)[upper], rtol=1e-9, atol=1e-9)
+    if p and shape[0] > 1:
+        once, again = both_gradients(lambda u: ts.nn.functional.pdist(u, p), x)
+        np.testing.assert_allclose(once, again, rtol=1e-9, atol=1e-9 * max(1, abs(again).max()))
+
+
+@pytest.mark.parametrize("p", ORDERS)
+def test_extreme_values(device: Any, p: float) -> None:
+    values = np.array([0, -0.0, 1, np.nan, np.inf, -np.inf, 1e30, 1e-30, 3e38], dtype=np.float32)
+    rng = np.random.default_rng(9)
+    x, y = (tensor(rng.choice(values, (n, 3)), device, grad=True) for n in (20, 40))
+    got = ts.cdist(x, y, p, BY_DIFFERENCES).detach()
+    want = ts.linalg.vector_norm(x.detach()[:, None] - y.detach()[None], p, -1)
+    np.testing.assert_allclose(got.cpu().numpy(), want.cpu().numpy(), rtol=1e-5)
+    once_x, once_y, again_x, again_y = both_gradients(lambda u, v: ts.cdist(u, v, p, BY_DIFFERENCES), x, y)
+    np.testing.assert_allclose(once_x, again_x, rtol=1e-4)
+    np.testing.assert_allclose(once_y, again_y, rtol=1e-4)

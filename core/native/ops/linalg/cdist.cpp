@@ -17,6 +17,7 @@ namespace {
 const char* const kCode = "steps through rows so that the differences fit memory";
 
 const Op by_products("cdist_by_products"), by_differences("cdist_by_differences"),
+    pairs_by_differences("pdist_by_differences"), distance_gradient("distance_gradient"),
     from_products("distances_of_products"), from_products_into("distances_of_products.out");
 const Op vector_norm("linalg_vector_norm"), combinations("combinations");
 constexpr char kIfNecessary[] = "use_mm_for_euclid_dist_if_necessary";
@@ -120,35 +121,99 @@ void cdist_by_differences(const Tensor& out, const Tensor& x1, const Tensor& x2,
              vector_norm(differences(x1, x2, first, count), p, IntSpan(last)));
   });
 }
-void differences_gradient(GradContext& c) {
-  Tensor a = c.arg(0), b = c.arg(1), grad = c.grad(), distance = c.result();
-  double p = c.value<double>(2);
+using Two = std::tuple<Tensor, Tensor>;
+// Those by x1 and x2, with the leading dims of the distances, or without elements where they are not wanted.
+Two gradient_rule(const Tensor& grad, const Tensor& x1, const Tensor& x2, const Tensor& distance, double p, bool first,
+                  bool second) {
+  const char* op = "cdist";
+  check_same_dtype(x1, x2, op), check_same_dtype(x1, grad, op), check_same_dtype(x1, distance, op);
+  Dims sizes = check_pair(x1, x2, p);
+  TS_CHECK(same(grad.sizes(), sizes) && same(distance.sizes(), sizes), op, ": expected gradients and distances of ",
+           sizes.span(), ", got ", grad.sizes(), " and ", distance.sizes());
+  auto like = [&](const Tensor& x, bool wanted) {
+    Dims wide = sizes;
+    std::copy(x.sizes().end() - 2, x.sizes().end(), wide.end() - 2);
+    return outline(wanted ? wide : Dims{0}, x.dtype(), x.device());
+  };
+  return {like(x1, first), like(x2, second)};
+}
+Two gradient_parts(const Tensor& grad, const Tensor& a, const Tensor& b, const Tensor& distance, double p, bool first,
+                   bool second) {
   std::vector<Tensor> rows;
   Tensor columns;
-  each_block(a, b, distance.sizes(), [&](int64_t first, int64_t count) {
-    auto part = [&](const Tensor& t) { return ops::unsqueeze(ops::narrow(t, int64_t{-2}, first, count), int64_t{-1}); };
-    Tensor x = differences(a, b, first, count);
+  each_block(a, b, distance.sizes(), [&](int64_t begin, int64_t count) {
+    auto part = [&](const Tensor& t) { return ops::unsqueeze(ops::narrow(t, int64_t{-2}, begin, count), int64_t{-1}); };
+    Tensor x = differences(a, b, begin, count);
     Tensor g = vector_norm_gradient(x, part(grad), part(distance), p, dim_set(-1, x.ndim(), "cdist"));
     int64_t over_columns[] = {-2}, over_rows[] = {-3};
-    if (c.needs(0)) rows.push_back(ops::sum_dim(g, IntSpan(over_columns)));
-    if (!c.needs(1)) return;
+    if (first) rows.push_back(ops::sum_dim(g, IntSpan(over_columns)));
+    if (!second) return;
     Tensor sums = ops::sum_dim(g, IntSpan(over_rows));
     columns = columns.defined() ? ops::add(columns, sums) : sums;
   });
-  if (c.needs(0)) c.set(0, ops::sum_to_size(joined(rows), c.sizes(0)));
-  if (c.needs(1)) c.set(1, ops::sum_to_size(ops::neg(columns), c.sizes(1)));
+  Tensor none = first && second ? Tensor() : empty_tensor(Dims{0}, a.dtype(), a.device());
+  return {first ? joined(rows) : none, second ? ops::neg(columns) : none};
+}
+Two gradient_by_kernel(const Tensor& grad, const Tensor& x1, const Tensor& x2, const Tensor& distance, double p,
+                       bool first, bool second) {
+  static const Op kernel("_distance_gradient");
+  auto [rows, columns] = kernel.multi<2>(grad, x1, x2, distance, p, first, second);
+  return {rows, columns};
+}
+void differences_gradient(GradContext& c) {
+  auto [rows, columns] =
+      distance_gradient.multi<2>(c.grad(), c.arg(0), c.arg(1), c.result(), c.value<double>(2), c.needs(0), c.needs(1));
+  if (c.needs(0)) c.set(0, ops::sum_to_size(rows, c.sizes(0)));
+  if (c.needs(1)) c.set(1, ops::sum_to_size(columns, c.sizes(1)));
 }
 
-// Distances of all pairs of rows, (0, 1), (0, 2), ...: the upper triangle of cdist.
-Tensor pdist(const Tensor& self, double p) {
+// --- pairs of the rows of one matrix
+
+// Where pairs (0, 1), (0, 2), ... stand in a square: the upper triangle of cdist.
+Tensor places(const Tensor& self) {
+  Tensor pairs = combinations(counting(self.size(0), self.device()));
+  return ops::add(ops::mul(ops::select(pairs, int64_t{1}, int64_t{0}), self.size(0)),
+                  ops::select(pairs, int64_t{1}, int64_t{1}));
+}
+Tensor pairs_rule(const Tensor& self, double p) {
   TS_CHECK(self.ndim() == 2, "pdist: only supports 2D tensors, got sizes ", self.sizes());
   check_norm(self, p, "pdist");
-  int64_t rows = self.sizes()[0], all[] = {rows * rows};
-  Tensor pairs = combinations(counting(rows, self.device()));
-  Tensor at =
-      ops::add(ops::mul(ops::select(pairs, int64_t{1}, int64_t{0}), rows), ops::select(pairs, int64_t{1}, int64_t{1}));
-  return ops::index_select(ops::view(by_differences(self, self, p), IntSpan(all)), int64_t{0}, at);
+  int64_t rows = self.size(0);
+  return outline(Dims{std::max<int64_t>(0, rows * (rows - 1) / 2)}, self.dtype(), self.device());
 }
+Tensor pairs_of_square(const Tensor& self, double p) {
+  int64_t all[] = {self.size(0) * self.size(0)};
+  return ops::index_select(ops::view(by_differences(self, self, p), IntSpan(all)), int64_t{0}, places(self));
+}
+Tensor pairs_gradient_rule(const Tensor& grad, const Tensor& self, const Tensor& distance, double p) {
+  const char* op = "pdist";
+  check_same_dtype(self, grad, op), check_same_dtype(self, distance, op);
+  Tensor pairs = pairs_rule(self, p);
+  TS_CHECK(same(grad.sizes(), pairs.sizes()) && same(distance.sizes(), pairs.sizes()), op,
+           ": expected gradients and distances of ", pairs.sizes(), ", got ", grad.sizes(), " and ", distance.sizes());
+  return outline(self.sizes(), self.dtype(), self.device());
+}
+Tensor pairs_gradient_of_square(const Tensor& grad, const Tensor& x, const Tensor& distance, double p) {
+  static const Op index_copy("index_copy");
+  Tensor at = places(x);
+  int64_t rows = x.size(0), square[] = {rows, rows};
+  auto symmetric = [&](const Tensor& t) {
+    Tensor upper = ops::view(index_copy(filled(Dims{rows * rows}, 0.0, t.dtype(), t.device()), int64_t{0}, at, t),
+                             IntSpan(square));
+    return ops::add(upper, turned(upper));
+  };
+  return distance_gradient.multi<2>(symmetric(grad), x, x, symmetric(distance), p, true, false)[0];
+}
+Tensor pairs_gradient_by_kernel(const Tensor& grad, const Tensor& x, const Tensor& distance, double p) {
+  static const Op kernel("_pdist_gradient");
+  return kernel(grad, x, distance, p);
+}
+void pairs_gradient(GradContext& c) {
+  static const Op gradient("pdist_gradient");
+  c.set(0, gradient(c.grad(), c.arg(0), c.result(), c.value<double>(1)));
+}
+
+Tensor pdist(const Tensor& self, double p) { return pairs_by_differences(self, p); }
 
 } // namespace
 
@@ -171,11 +236,47 @@ TS_OPERATORS(cdist) {
   def("cdist_by_differences(Tensor x1, Tensor x2, float p) -> Tensor")
       .node_name("CdistBackward0")
       .rule<by_differences_rule>()
-      .computation<cdist_by_differences>(kCode)
+      .kernel("cdist", "x1 x2: contiguous", "p")
+      .decompose<cdist_by_differences>()
       .saves("x1 x2 result")
       .gradient(differences_gradient)
       .hidden()
       .doc("cdist by norms of differences, of so many rows at a time as fit a cache.");
+  def("pdist_by_differences(Tensor self, float p) -> Tensor")
+      .node_name("PdistBackward0")
+      .rule<pairs_rule>()
+      .kernel("pdist", "self: contiguous", "p")
+      .decompose<pairs_of_square>()
+      .saves("self result")
+      .gradient(pairs_gradient)
+      .hidden()
+      .doc("Norms of the differences of all pairs of rows.");
+  def("_pdist_gradient(Tensor grad, Tensor self, Tensor distance, float p) -> Tensor")
+      .rule<pairs_gradient_rule>()
+      .kernel("pdist_backward", "grad self distance: contiguous", "p")
+      .decompose<pairs_gradient_of_square>()
+      .not_differentiable()
+      .hidden()
+      .doc("pdist_gradient without a gradient of its own.");
+  def("pdist_gradient(Tensor grad, Tensor self, Tensor distance, float p) -> Tensor")
+      .body<pairs_gradient_by_kernel>()
+      .when_recorded<pairs_gradient_of_square>()
+      .hidden()
+      .doc("The gradient of pdist.");
+  def("_distance_gradient(Tensor grad, Tensor x1, Tensor x2, Tensor distance, float p, bool first, bool second) -> "
+      "(Tensor, Tensor)")
+      .rule<gradient_rule>()
+      .kernel("cdist_backward", "grad x1 x2 distance: contiguous", "p")
+      .decompose<gradient_parts>()
+      .not_differentiable()
+      .hidden()
+      .doc("distance_gradient without a gradient of its own.");
+  def("distance_gradient(Tensor grad, Tensor x1, Tensor x2, Tensor distance, float p, bool first, bool second) -> "
+      "(Tensor, Tensor)")
+      .body<gradient_by_kernel>()
+      .when_recorded<gradient_parts>()
+      .hidden()
+      .doc("The gradients of cdist by differences, by x1 and by x2, of which those not asked for have no elements.");
   def("distances_of_products(Tensor products, Tensor squares, Tensor other_squares) -> Tensor")
       .pointwise("sqrt(max(squares + other_squares - 2 * products, 0))")
       .not_differentiable()
