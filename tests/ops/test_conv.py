@@ -172,3 +172,45 @@ def test_errors(device: Any) -> None:
     ):
         with pytest.raises(RuntimeError, match=text):
             call()
+
+
+# Channels apart from each other, in three dims or in numbers for which libraries have no kernel.
+APART: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [
+    ((2, 3, 5, 6, 35), (3, 1, 3, 2, 3), {"padding": (1, 0, 2)}),
+    ((1, 16, 4, 5, 17), (16, 1, 2, 3, 3), {"padding": 1, "stride": (2, 1, 1), "dilation": (1, 2, 3)}),
+    ((2, 2, 3, 4, 40), (4, 1, 3, 3, 5), {"padding": (3, 4, 5), "stride": (1, 2, 3), "dilation": (1, 1, 2)}),
+    ((1, 5, 1, 1, 9), (45, 1, 1, 1, 3), {"padding": 1}),
+    ((1, 5, 9, 90), (5, 1, 4, 1), {"padding": (2, 1), "stride": (1, 2)}),
+]
+
+
+@pytest.mark.parametrize("dtype", [ts.float32, ts.bfloat16])
+@pytest.mark.parametrize(("size", "kernel", "options"), APART)
+def test_channels_apart(
+    device: Any, size: tuple[int, ...], kernel: tuple[int, ...], options: dict[str, Any], dtype: Any
+) -> None:
+    conv = F.conv2d if len(size) == 4 else F.conv3d
+    a, b = (tensor(rand(*s), device, dtype, grad=True) for s in (size, kernel))
+    bias = rand(kernel[0])
+    y = conv(a, b, tensor(bias, device, dtype), groups=size[1], **options)
+    x, w = (t.detach().double().cpu().numpy() for t in (a, b))
+    want = direct(x, w, groups=size[1], **options) + bias.reshape(-1, *[1] * (len(size) - 2))
+    tolerance = 1e-5 if dtype is ts.float32 else 0.03
+    np.testing.assert_allclose(y.detach().double().cpu().numpy(), want, rtol=tolerance, atol=tolerance)
+    # The gradient of the input is the adjoint: <g, conv(z)> = <gradient, z>.
+    g = tensor(rand(*y.shape), device, dtype)
+    (grad,) = ts.autograd.grad(y, a, g)
+    for position in itertools.islice(np.ndindex(*size), 0, None, max(1, int(np.prod(size)) // 7)):
+        z = np.zeros(size)
+        z[position] = 1
+        share = (direct(z, w, groups=size[1], **options) * g.double().cpu().numpy()).sum()
+        np.testing.assert_allclose(float(grad[position]), share, rtol=tolerance, atol=tolerance)
+
+
+def test_channels_apart_around_infinities(device: Any) -> None:
+    x = tensor(np.zeros((1, 2, 3, 3, 20)), device, ts.float32)
+    x[0, 1, 1, 1, 4] = float("inf")
+    y = F.conv3d(x, ts.ones(2, 1, 3, 3, 3, device=device), padding=1, groups=2)
+    assert y[0, 0].abs().max().item() == 0
+    assert y[0, 1].isinf().sum().item() == 27
+    assert not y.isnan().any()

@@ -1,6 +1,7 @@
 // Convolution as matrix products over patches, some output positions at a time so that patches stay in the cache.
 #include "conv.h"
 #include "dtype_switch.h"
+#include "isa_pick.h"
 #include "matmul/matmul.h"
 #include "threads.h"
 
@@ -8,6 +9,12 @@
 #include <vector>
 
 namespace tesserack::cpu {
+
+// conv/conv_depth.isa.cpp: false, and the output is anything, without AVX2 and where a result is not finite.
+TS_ISA_FUNCTION(bool, channelwise_conv,
+                (const ConvGeometry& geometry, const float* input, const float* weight, const float* bias,
+                 float* output, bool mirrored));
+
 namespace {
 
 constexpr int64_t kPatchElements = 1 << 18; // of one block of patches
@@ -155,12 +162,31 @@ private:
   int64_t steps_to(int64_t distance) const { return distance <= 0 ? 0 : (distance + g_.stride[2] - 1) / g_.stride[2]; }
 };
 
+// Channels apart from each other; the gradient of the input is such a convolution of the gradient.
+bool conv_by_channel(onednn::Conv kind, const ConvGeometry& g, const ConvTensors& t) {
+  constexpr int64_t kMostOutputs = 8; // of an input channel: from there on a product reads patches less often
+  if (kind == onednn::Conv::backward_weight || g.groups == 1 || g.groups != g.in_channels || g.channels_last ||
+      g.out_channels > kMostOutputs * g.in_channels)
+    return false;
+  const auto floats = [](char* data) { return reinterpret_cast<float*>(data); };
+  if (kind == onednn::Conv::forward)
+    return pick_channelwise_conv()(g, floats(t.input), floats(t.weight), floats(t.bias), floats(t.output), false);
+  if (g.out_channels != g.in_channels) return false;
+  ConvGeometry turned = g;
+  for (int d = 0; d < 3; ++d) {
+    turned.in[d] = g.out[d], turned.out[d] = g.in[d];
+    turned.padding[d] = g.dilation[d] * (g.kernel[d] - 1) - g.padding[d];
+    if (g.stride[d] != 1 || turned.padding[d] < 0) return false;
+  }
+  return pick_channelwise_conv()(turned, floats(t.output), floats(t.weight), nullptr, floats(t.input), true);
+}
+
 } // namespace
 
 void conv_by_gemm(onednn::Conv kind, const ConvGeometry& geometry, int32_t dtype, const ConvTensors& tensors) {
   if (dtype == TS_FLOAT64) {
     ByPatches<double>(geometry, dtype, tensors).run(kind);
-  } else {
+  } else if (!conv_by_channel(kind, geometry, tensors)) {
     ByPatches<float>(geometry, dtype, tensors).run(kind);
   }
 }
