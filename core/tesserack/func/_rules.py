@@ -194,7 +194,7 @@ def _linear(x: Any, weight: Any, bias: Any = None) -> Batched:
     turned = Batched(weight.value.transpose(-1, -2)) if _batched(weight) else weight.transpose(-1, -2)
     if _rank(weight) != 2:
         raise Unbatchable("linear by a vector")
-    made = _matmul(x, turned)
+    made = _matmul(x, turned) if _batched(x) or _batched(weight) else ts.matmul(x, turned)
     return made if bias is None else _elementwise("add", (made, bias), {})
 
 
