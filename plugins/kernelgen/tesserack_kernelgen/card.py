@@ -22,6 +22,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tesserack import _native
@@ -115,7 +116,8 @@ class Card:
         for op, template in (TEMPLATES if templates is None else templates).items():
             backend.kernel(op, changing=True, takes=TAKES.get(op, ()))(self.serve(template))
         # Which kernel adds up by index depends on it, and the core keeps plans.
-        _switches._on_deterministic.append(lambda: _native._kernel_changed(backend.name, "scatter"))
+        for op in ("scatter", "grid_sample_backward"):
+            _switches._on_deterministic.append(partial(_native._kernel_changed, backend.name, op))
 
     def serve(self, template: Template) -> Callable[..., Any]:
         """A template as a kernel for :meth:`tesserack.backends.Backend.kernel`.
