@@ -28,6 +28,10 @@ REASONS = {
     ("log_softmax", "float64"): "the same",
     ("attention_dq", "float16"): "sm_80, heads of 8: four bytes, where the assembler keeps to 72 registers",
     ("attention_dq", "bfloat16"): "the same",
+    ("grid_sample_scatter", "float16"): "cubic: 24 bytes of sixteen taps, where the assembler keeps to 32 registers",
+    ("grid_sample_scatter", "bfloat16"): "the same",
+    ("grid_sample_scatter", "float32"): "the same",
+    ("grid_sample_scatter", "float64"): "the same, 32 bytes on sm_90 and sm_100",
     ("batch_norm", "float32"): "sm_80, with five dims: four bytes, where the assembler keeps to 32 registers",
 }
 
@@ -109,6 +113,9 @@ def convolutions(device: str) -> None:
         F.conv2d(x, ts.rand(6, 4, 3, 3, device=device).to(dtype).requires_grad_()).sum().backward()
         for pool in (F.max_pool2d, F.avg_pool2d):
             (pool(x, 2).sum() + pool(x.contiguous(), 3, 1).sum()).backward()
+        for mode in ("bilinear", "nearest", "bicubic"):
+            grid = ts.rand(2, 5, 5, 2, device=device).to(dtype).requires_grad_()
+            F.grid_sample(x, grid, mode, "reflection", False).sum().backward()
 
 
 def training(device: str) -> None:

@@ -263,6 +263,19 @@ def test_ctc_loss_by_groups(driver: Simulated, zero_infinity: bool) -> None:
         assert ts.allclose(mine, theirs, rtol=1e-4, atol=1e-4, equal_nan=True)
 
 
+def test_places_of_an_image_by_threads(driver: Simulated) -> None:
+    """Gradients are added up atomically, those of float16 beside the output."""
+    ts.manual_seed(0)
+    drawn, seed = (ts.randn(2, 3, 5, 6).half(), (ts.rand(2, 7, 4, 2) * 3 - 1.5).half()), ts.randn(2, 3, 7, 4).half()
+    found = []
+    for device in (NAME, "cpu"):
+        x, grid = (t.to(device).requires_grad_() for t in drawn)
+        y = ts.nn.functional.grid_sample(x, grid, padding_mode="border", align_corners=False)
+        found.append([t.detach().cpu() for t in (y, *ts.autograd.grad(y, (x, grid), seed.to(device)))])
+    for ours, theirs in zip(*found, strict=True):
+        ts.testing.assert_close(ours, theirs, rtol=5e-3, atol=5e-3)
+
+
 @pytest.mark.parametrize("dim", [0, 1])
 def test_spread_of_rows_and_columns(driver: Simulated, dim: int) -> None:
     ts.manual_seed(0)

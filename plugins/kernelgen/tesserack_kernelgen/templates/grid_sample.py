@@ -20,6 +20,7 @@ from tesserack_kernelgen.templates._registry import template
 __all__ = ["grid_sample", "grid_sample_backward"]
 
 _BLOCK = 64  # places of an item on serial devices, of which compilers make vectors
+_UNROLLED = 4  # loops of compare-and-swap of a thread whose registers hold what they add
 _LINEAR, _NEAREST, _CUBIC = range(3)
 _ZEROS, _BORDER, _REFLECTION = range(3)
 
@@ -60,6 +61,7 @@ class _Places:
     if asked for ``slope0``, ... by each coordinate of the grid."""
 
     def __init__(self, kernel: Kernel, x: Any, grid: Any, points: Tensor, width: int, slopes: bool):
+        self.kernel = kernel
         self.mode, self.padding, self.align = kernel.call.params
         self.dims, self.width, self.slopes = x.ndim - 2, width, slopes
         self.c = accumulator(name_of(x.dtype))
@@ -251,14 +253,12 @@ def _grid_gradient(call: Call) -> Launch:
     p = _Places(kernel, x, grid, kernel.input(2), blocks.width, slopes=True)
     c, dims = p.c, range(p.dims)
     sums = " ".join(f"{c} sums{d}[{p.width}]; {p.each} sums{d}[j] = 0;" for d in dims)
-    loops = []
-    for tap in range(p.taps):
-        at = f"{tap * p.width} + j"
-        value = f"{source.load('plane + (at > 0 ? at : 0)', c)} * given[j]"
-        added = " ".join(f"sums{d}[j] += slope{d}[{at}] * v;" for d in dims)
-        loops.append(f"{p.each} {{ const idx at = index[{at}]; const {c} v = at >= 0 ? {value} : 0; {added} }}")
+    value = f"{source.load('plane + (at > 0 ? at : 0)', c)} * given[j]"
+    added = " ".join(f"sums{d}[j] += slope{d}[k + j] * v;" for d in dims)
+    taps = f"""UNROLL for (i32 k = 0; k < {p.taps * p.width}; k += {p.width})
+      {p.each} {{ const idx at = index[k + j]; const {c} v = at >= 0 ? {value} : 0; {added} }}"""
     given = grad.load("to + (j < many ? j : 0)", c)
-    loop = _channels(p, f"{c} given[{p.width}]; {p.each} given[j] = {given};\n    " + "\n    ".join(loops))
+    loop = _channels(p, f"{c} given[{p.width}]; {p.each} given[j] = {given};\n    {taps}")
     at = f"(n * {p.count} + first + j) * {p.dims}"
     stores = " ".join(out.store(f"{at} + {d}", f"sums{d}[j]", c) for d in dims)
     if p.mode == _NEAREST:  # whose values do not move with the places
@@ -275,7 +275,8 @@ def _sums(kernel: Kernel, narrow: bool) -> Tensor:
 def _tap_loops(p: _Places, grad: Tensor, add: Callable[[str, str], str]) -> str:
     """Statements that add what the places of a block give to the elements they read."""
     one = add("plane + at", f"weight[k * {p.width} + j] * {grad.load('to + j', p.c)}")
-    return f"""for (i32 k = 0; k < {p.taps}; ++k)
+    few = p.taps <= _UNROLLED
+    return f"""{"UNROLL" if few else ""} for (i32 k = 0; k < {p.taps if few else p.kernel.own_index(p.taps)}; ++k)
       for (i32 j = 0; j < many; ++j) {{
         const idx at = index[k * {p.width} + j];
         if (at >= 0) {{ {one} }}

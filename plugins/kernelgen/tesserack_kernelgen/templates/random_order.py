@@ -48,9 +48,9 @@ class _Pass:
         self.call, self.bits, self.parts = call, bits, parts
         self.n: int = call.inputs[0].numel
         self.buckets = 1 << bits
-        self.counts_at = 8 * (self.n + self.n % 2)
+        self.counts_at: int = 8 * (self.n + self.n % 2)
         #: Of a word, how many bits tell the position; those above are the key's.
-        self.position_bits = max(1, (self.n - 1).bit_length())
+        self.position_bits: int = max(1, (self.n - 1).bit_length())
 
     @property
     def workspace(self) -> int:
