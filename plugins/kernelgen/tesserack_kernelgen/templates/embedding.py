@@ -9,8 +9,8 @@ from tesserack.backends import Launch, LaunchPlan
 from tesserack_kernelgen.call import Call
 from tesserack_kernelgen.dtypes import ITEMSIZE
 from tesserack_kernelgen.kernel import Kernel
-from tesserack_kernelgen.templates._by_index import by_index
 from tesserack_kernelgen.templates._registry import template
+from tesserack_kernelgen.templates.indexing import by_index
 from tesserack_kernelgen.templates.pointwise import Elementwise
 
 __all__ = ["embedding", "embedding_backward"]
