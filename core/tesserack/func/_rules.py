@@ -191,10 +191,10 @@ def _of_ranks(*ranks: int) -> Callable[[Any, Any], Batched]:
 def _linear(x: Any, weight: Any, bias: Any = None) -> Batched:
     if _batched(x) and x.ndim and not _batched(weight) and not _batched(bias):
         return Batched(ts.nn.functional.linear(x.value, weight, bias))
-    turned = Batched(weight.value.transpose(-1, -2)) if _batched(weight) else weight.transpose(-1, -2)
+    turned: Any = Batched(weight.value.transpose(-1, -2)) if _batched(weight) else weight.transpose(-1, -2)
     if _rank(weight) != 2:
         raise Unbatchable("linear by a vector")
-    made = _matmul(x, turned) if _batched(x) or _batched(weight) else ts.matmul(x, turned)
+    made: Any = _matmul(x, turned) if _batched(x) or _batched(weight) else ts.matmul(x, turned)
     return made if bias is None else _elementwise("add", (made, bias), {})
 
 
