@@ -24,12 +24,14 @@ from tesserack import library as library
 from tesserack.ops import linalg as linalg
 from tesserack.ops import masked as masked
 from tesserack.utils import metrics as metrics
+from tesserack.utils import monitor as monitor
 from tesserack import multiprocessing as multiprocessing
 from tesserack import nested as nested
 from tesserack import nn as nn
 from tesserack import ops as ops
 from tesserack import optim as optim
 from tesserack._tensor import overrides as overrides
+from tesserack.serialization import package as package
 from tesserack import plugins as plugins
 from tesserack.utils import profiler as profiler
 from tesserack.ops import quasirandom as quasirandom
