@@ -232,7 +232,9 @@ template <typename Fold, typename T> inline void fold_pairs(const T* p, int64_t 
     two[k] = T(all[k]);
     for (int j = 2; j < lanes; j += 2) two[k] = Fold::merge(two[k], T(all[j + k]));
   }
-  for (; i < n; ++i) two[i & 1] = Fold::step(two[i & 1], p[i]);
+  T even = two[0], odd = two[1];
+  for (; i < n; i += 2) even = Fold::step(even, p[i]), odd = Fold::step(odd, p[i + 1]);
+  two[0] = even, two[1] = odd;
 }
 
 // Several runs at once: one stream of reads does not use what memory and the last cache deliver.

@@ -153,9 +153,12 @@ public:
   }
 
 private:
-  int64_t start_of(int64_t unit) const { return unit / blocks_ * cols_ + unit % blocks_ * width_; }
+  int64_t start_of(int64_t unit) const {
+    return blocks_ == 1 ? unit * cols_ : unit / blocks_ * cols_ + unit % blocks_ * width_;
+  }
   // The last of a row may be narrower, or nothing.
   int64_t width_of(int64_t unit) const {
+    if (blocks_ == 1) return cols_;
     const int64_t left = cols_ - unit % blocks_ * width_;
     return left < 0 ? 0 : left < width_ ? left : width_;
   }
