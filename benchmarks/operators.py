@@ -154,6 +154,31 @@ for _statement in (
     row(f"{_statement}, 256K", _statement, limit=1.2)(_in_the_caches)
 
 
+def _cubes(fw: Any, device: str) -> dict[str, Any]:
+    x = fw.randn(46, 46, 47, device=device)
+    return {"fw": fw, "x": x, "k": (x * 100).long(), "h": x.bfloat16(), "z": fw.complex(x, x)}
+
+
+for _statement in (
+    "x.cumsum(0)",
+    "k.cumsum(0)",
+    "k.cumsum(2)",
+    "x[:, :, ::2].sum()",
+    "fw.aminmax(x[:, :, ::2])",
+    "z.sum(2)",
+    "h.norm()",
+    "k.argmax(2)",
+    "k.mode(2)",
+    "fw.erfinv(x.double())",
+):
+    row(f"{_statement}, 99K", _statement, limit=1.3)(_cubes)
+
+
+@row("bincount, 16 numbers below 1,000", "fw.bincount(k)", limit=1.0)
+def few_in_many_bins(fw: Any, device: str) -> dict[str, Any]:
+    return {"fw": fw, "k": fw.arange(16, device=device) * 60}
+
+
 @row("group_norm 8x64x32x32, gradients", "grad(group_norm(x, 8, w, b), (x, w, b), g)", limit=1.2)
 def group_norm(fw: Any, device: str) -> dict[str, Any]:
     x, w, b = (fw.randn(*s, device=device, requires_grad=True) for s in ((8, 64, 32, 32), (64,), (64,)))
