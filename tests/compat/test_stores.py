@@ -17,7 +17,7 @@ from datetime import timedelta
 import pytest
 from tesserack.compat.shims import distributed as dist
 
-SOON, NOW = timedelta(seconds=20), timedelta(milliseconds=30)
+SOON, NOW = timedelta(seconds=300), timedelta(milliseconds=30)
 
 
 def tcp(**options):
@@ -84,7 +84,7 @@ def test_processes_share_a_store(tmp_path):
         import sys, datetime
         from tesserack.compat.shims import distributed as dist
         rank = int(sys.argv[2])
-        store = dist.TCPStore("127.0.0.1", int(sys.argv[1]), 3, False, datetime.timedelta(seconds=60))
+        store = dist.TCPStore("127.0.0.1", int(sys.argv[1]), 3, False, datetime.timedelta(seconds=600))
         store.set(f"rank{rank}", str(rank * 10))
         store.wait(["rank0", "rank1", "rank2"])
         print(sum(int(store.get(f"rank{k}")) for k in range(3)), store.add("done", 1) > 0)
@@ -95,9 +95,9 @@ def test_processes_share_a_store(tmp_path):
         port = free.getsockname()[1]
     command = [sys.executable, str(tmp_path / "part.py"), str(port)]
     parts = [subprocess.Popen([*command, str(k)], stdout=subprocess.PIPE, text=True) for k in (1, 2)]
-    master = dist.TCPStore("127.0.0.1", port, 3, True, timedelta(seconds=60))  # waits for the two
+    master = dist.TCPStore("127.0.0.1", port, 3, True, timedelta(seconds=600))  # waits for the two
     master.set("rank0", "1")
-    assert [part.communicate(timeout=60)[0].split() for part in parts] == [["31", "True"]] * 2
+    assert [part.communicate(timeout=600)[0].split() for part in parts] == [["31", "True"]] * 2
     assert master.get("done") == b"2"
 
 
@@ -107,7 +107,7 @@ def test_a_store_ends_with_its_master_and_says_so():
     client = dist.TCPStore("127.0.0.1", port, timeout=SOON)
     del master
     with pytest.raises(dist.DistNetworkError, match="gone"):
-        for _ in range(100):
+        for _ in range(3000):
             client.set("k", "v")
             time.sleep(0.01)
     with pytest.raises(dist.DistNetworkError, match="no master answers"):
