@@ -24,12 +24,12 @@ void AccumulateGrad::unlink() {
   if (AutogradMeta* m = autograd_meta(variable.impl()); m && m->accumulator == this) m->accumulator = nullptr;
 }
 
-namespace {
-bool is_sole(Storage* s) {
+bool is_sole(const Storage* s) {
   const auto refs = s->refs.load();
   return refs == 1 || (refs == 2 && held_by_tracer && held_by_tracer(s));
 }
 
+namespace {
 // Nobody else can see the tensor or its data, and it is nothing but data.
 bool is_private(const Tensor& g) {
   if (g->payload) return g->refs.load() == 1 && !g->wrapper && !g->autograd;

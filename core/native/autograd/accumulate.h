@@ -37,6 +37,7 @@ private:
 
 // Whether what writes this thread's program down holds the memory as well, once; set by it. It is no one who sees it.
 inline bool (*held_by_tracer)(const Storage*) = nullptr;
+bool is_sole(const Storage* s); // whether one tensor sees the memory
 
 void run_leaf_hooks(const AutogradMeta& m, Tensor& g); // those on a leaf's gradient, which may replace it
 

@@ -1,4 +1,5 @@
 #include "extend/autocast.h"
+#include "autograd/accumulate.h"
 #include "autograd/meta.h"
 #include "dispatch/op_handles.h"
 #include "runtime/backend.h"
@@ -37,8 +38,7 @@ struct Cast {
   // Nothing wrote to the source since. Other tensors of its memory might, without a trace in its version.
   bool holds() const {
     const Storage* now = source->storage;
-    return now == memory && now->refs.load() == 1 && source.version() == version &&
-           unversioned_aliases.load() == aliases;
+    return now == memory && is_sole(now) && source.version() == version && unversioned_aliases.load() == aliases;
   }
 };
 
@@ -46,6 +46,7 @@ struct ThreadAutocast {
   std::map<std::string, DType> dtypes; // by backend
   std::unordered_map<const TensorImpl*, Cast> kept;
   bool keep = false;
+  bool of_program = false; // whether a program that is written down has begun to keep them
 };
 ThreadAutocast& autocast() {
   thread_local ThreadAutocast state;
@@ -69,11 +70,25 @@ bool keeps_cast(const Tensor& t) {
 
 const Op kCast("_autocast_cast");
 
-// A program that is written down asks for a cast that is kept by an operator: each run has what is kept then.
+Tensor kept_cast(const Tensor& t, DType to) {
+  auto& kept = autocast().kept;
+  auto at = kept.find(t.impl());
+  if (at == kept.end()) return {};
+  if (at->second.result.dtype() == to && at->second.holds()) return at->second.result;
+  kept.erase(at);
+  return {};
+}
+
+bool written_down() { return thread_state().include & key_bit(key::Tracer); }
+
+// A program that is written down asks for a cast that is kept by an operator: each run has what is kept then. Of a
+// region of its own, which no run enters, it has the first cast in all places: gradients meet there.
 Tensor cast_to(const Tensor& t, DType to) {
   if (t.dtype() == to) return t;
   if (!keeps_cast(t)) return ops::to_dtype(t, to);
-  return thread_state().include & key_bit(key::Tracer) ? kCast(t, to) : autocast_cast(t, to);
+  if (!written_down()) return autocast_cast(t, to);
+  Tensor kept = autocast().of_program ? kept_cast(t, to) : Tensor();
+  return kept.defined() && held_by_tracer && held_by_tracer(kept->storage) ? kept : kCast(t, to);
 }
 
 // float64 and what is not real floating point stay as they are.
@@ -168,21 +183,23 @@ void run_cast(void* ctx, const Operator& op, Frame& f, KeySet keys) {
 Tensor autocast_cast(const Tensor& t, DType to) {
   if (t.dtype() == to) return t;
   if (!keeps_cast(t)) return ops::to_dtype(t, to);
-  ThreadAutocast& state = autocast();
-  auto at = state.kept.find(t.impl());
-  if (at != state.kept.end() && at->second.result.dtype() == to && at->second.holds()) return at->second.result;
-  if (at != state.kept.end()) state.kept.erase(at);
-  return state.kept.emplace(t.impl(), Cast{t, ops::to_dtype(t, to)}).first->second.result;
+  if (Tensor kept = kept_cast(t, to); kept.defined()) return kept;
+  return autocast().kept.emplace(t.impl(), Cast{t, ops::to_dtype(t, to)}).first->second.result;
 }
 
-void describe_autocast(std::string& out) {
-  const ThreadAutocast& state = autocast();
-  for (const auto& [name, dtype] : state.dtypes) {
+std::string autocast_regions() {
+  std::string out;
+  for (const auto& [name, dtype] : autocast().dtypes) {
     out += name;
     out += '\0';
     out += static_cast<char>(dtype);
   }
-  out += static_cast<char>(state.keep);
+  return out;
+}
+
+void describe_autocast(std::string& out) {
+  out += autocast_regions();
+  out += static_cast<char>(autocast().keep);
 }
 
 void set_autocast_policy(const std::string& base, AutocastPolicy host, AutocastPolicy device) {
@@ -206,6 +223,10 @@ void set_autocast_dtype(const std::string& backend, DType dtype) {
 }
 
 void clear_autocast_cache() { autocast().kept.clear(); }
-void keep_autocast_casts(bool keep) { autocast().keep = keep; }
+void keep_autocast_casts(bool keep) {
+  ThreadAutocast& state = autocast();
+  state.of_program = keep && (state.keep ? state.of_program : written_down());
+  state.keep = keep;
+}
 
 } // namespace ts

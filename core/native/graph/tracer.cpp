@@ -3,6 +3,7 @@
 #include "autograd/meta.h"
 #include "dispatch/op_handles.h"
 #include "dispatch/watch.h"
+#include "extend/autocast.h"
 #include <algorithm>
 #include <atomic>
 
@@ -71,11 +72,17 @@ void Tracer::cancel() noexcept {
   thread_state().include = (thread_state().include & ~kKeys) | include_before_;
   if (g_tracing.fetch_sub(1) == 1) kernel_watchers.fetch_and(~uint32_t{kWatchTrace});
   made_.reset();
+  let_go(); // now: an error may hold this for long, and memory that is held twice is not taken for one tensor's own
+}
+
+void Tracer::let_go() noexcept {
+  for (auto& [storage, values] : at_) release(storage);
+  at_.clear();
 }
 
 Tracer::~Tracer() {
   cancel();
-  for (auto& [storage, values] : at_) release(storage);
+  let_go();
 }
 
 void Tracer::add_input(const Tensor& t, std::string_view name) {
@@ -92,6 +99,7 @@ void Tracer::begin() {
   include_before_ = thread_state().include & kKeys;
   thread_state().include |= kKeys;
   grad_before_ = grad_enabled();
+  regions_ = autocast_regions();
   made_ = std::make_unique<WatchStorage>();
   running_ = true;
   t_tracer = this;
@@ -396,12 +404,34 @@ void Tracer::collapse(Id node) {
   n.end = node + 1;
 }
 
+bool Tracer::in_other_region() const {
+  const bool any = (thread_state().include & key_bit(key::Autocast)) || !regions_.empty();
+  return any && scopes_.empty() && regions_ != autocast_regions();
+}
+
+// A run calls the operator in the region that it was begun in: there it must do what it did in one of the program's
+// own, whose casts around the call are calls of their own.
+void Tracer::check_region(Id node) const {
+  static const Op cast("_autocast_cast"), to("to.dtype");
+  const Operator* called = graph_.nodes[node].op;
+  if (called == &cast.get() || called == &to.get()) return;
+  if (called->name() == "tesserack::_python_call") return; // which enters its regions again
+  for (Id k = node; k < graph_.nodes[node].end; ++k) {
+    const Operator* op = graph_.nodes[k].op;
+    const bool casts = regions_.empty() ? k > node && (op == &cast.get() || op == &to.get())
+                                        : op && op->table.find(key::Autocast) != nullptr;
+    TS_CHECK(!casts, called->name(), " is called in an autocast region of the program's own, ",
+             regions_.empty() ? "and casts within" : "within another one");
+  }
+}
+
 void Tracer::run_scope(const Operator& op, Frame& f, KeySet keys) {
   // What is done to memory whose conjugation is pending is no operator of its own: such a call stays whole.
   if (keys & pending_bits()) return run_whole(op, f, keys & below(key::Tracer), scopes_.empty());
   Id node = kNone;
   if (!attempt([&] { node = open(op, f, scopes_.empty()); })) return redispatch(op, f, keys & below(key::Tracer));
   auto first_own = static_cast<Id>(graph_.values.size());
+  const bool other_region = in_other_region();
   scopes_.push_back(node);
   try {
     redispatch(op, f, keys & below(key::Tracer));
@@ -413,6 +443,7 @@ void Tracer::run_scope(const Operator& op, Frame& f, KeySet keys) {
   scopes_.pop_back();
   attempt([&] {
     close(node, f, first_own);
+    if (other_region) check_region(node);
     collapse(node);
   });
 }

@@ -90,6 +90,9 @@ private:
   Id open(const Operator& op, const Frame& f, bool linked);
   void close(Id node, const Frame& f, Id first_own);
   void collapse(Id node);
+  void let_go() noexcept; // of memory
+  bool in_other_region() const;
+  void check_region(Id node) const;
   template <class F> bool attempt(F write); // false where a lenient one ends
   Node blank() const;
   bool same_geometry(const ValueInfo& v, const Tensor& t) const;
@@ -106,6 +109,7 @@ private:
   std::vector<Id> scopes_;
   std::vector<std::string> modules_;
   std::unique_ptr<WatchStorage> made_;
+  std::string regions_; // of autocast, where the program begins
   KeySet include_before_ = 0;
   bool grad_before_ = true, running_ = false;
   size_t next_sweep_ = 256;

@@ -123,10 +123,11 @@ def compile(
     in its state dict too. Without one, a decorator.
 
     The first call writes down what it does; later ones run the graph without Python, with the same results bit by
-    bit, and the same gradients. There is a graph for every shape, dtype, device, setting and object that the function
-    read, up to a limit, and each call checks them. Training steps are such functions, too: backward passes, steps of
-    optimizers and schedules, checkpoints and functions with gradients of their own stand whole in the graph, and run as
-    Python each time. Where it is not proved that a graph repeats what the function does
+    bit, and the same gradients. Each call checks shapes, dtypes, devices, settings and objects that the function read;
+    what is new gets a graph of its own once it was met twice (twelve times where runs had to be looked at step by
+    step), up to a limit, and until then runs as plain Python. Training steps are such functions, too: backward passes,
+    steps of optimizers and schedules, checkpoints and functions with gradients of their own stand whole in the graph,
+    and run as Python each time. Where it is not proved that a graph repeats what the function does
     (it prints, sets attributes, reads values, asks the clock), it runs as plain Python: :func:`explain` tells the
     line. ``fullgraph`` raises instead. Functions of fewer than eight operators run as plain Python, too, which is as
     quick.

@@ -143,7 +143,7 @@ def _regions() -> Any:
     """What enters the autocast regions of now again: casts that the program made there are steps of the graph."""
     from tesserack.amp import _autocast
 
-    return _autocast.kept_regions() if any(_autocast._state.enabled.values()) else None
+    return _autocast.kept_regions() if any(_autocast._state.enabled.values()) or _autocast._state.depth else None
 
 
 def _tensors(value: Any, seen: set[int] | None = None, depth: int = 0) -> Iterator[Tensor]:
