@@ -13,38 +13,35 @@ from tesserack_vision.sampling import gradient_of
 __all__ = ["OPERATORS", "ps_roi_pool", "roi_pool"]
 
 
-def _spans(start: Tensor, size: Tensor, bins: int, limit: int, between: bool) -> tuple[Tensor, Tensor]:
-    """The pixels of each part along one side: (K, bins, most) of indices, and which of these belong to it.
-
-    ``between``: regions begin between pixels, and are rounded with their start, not before.
-    """
+def _spans(start: Tensor, size: Tensor, bins: int, limit: int) -> tuple[Tensor, Tensor]:
+    """The pixels of each part along one side: (K, bins, most) of indices, and which of these belong to it."""
     step = (size / bins)[:, None]
     at = ts.arange(bins, dtype=size.dtype, device=size.device)
-    inner, outer = (start[:, None], 0) if between else (0, start[:, None])
-    first = ((at * step + inner).floor() + outer).clamp(0, limit)
-    last = (((at + 1) * step + inner).ceil() + outer).clamp(0, limit)
+    first = ((at * step).floor() + start[:, None]).clamp(0, limit)
+    last = (((at + 1) * step).ceil() + start[:, None]).clamp(0, limit)
     most = max(int((last - first).max().item()) if len(size) else 0, 1)
     index = first[..., None] + ts.arange(most, dtype=size.dtype, device=size.device)
-    return index.clamp(max=limit - 1).to(ts.int64), index < last[..., None]
+    return index.clamp(max=max(limit - 1, 0)).to(ts.int64), index < last[..., None]
 
 
-def _pixels(rois: Tensor, starts: Any, sizes: Any, bins: Any, shape: Any, between: bool = False) -> Any:
-    """The row in ``_rows`` of every pixel of every part, (K, ph, pw, most), and which of these belong to it."""
+def _pixels(rois: Tensor, starts: Any, sizes: Any, bins: Any, shape: Any, edge: int = 0) -> Any:
+    """The row in ``_rows`` of every pixel of every part, (K, ph, pw, most), and which of these belong to it, of a map
+    without its last ``edge`` rows and columns."""
     height, width = shape[2:]
-    y, in_y = _spans(starts[0], sizes[0], bins[0], height, between)
-    x, in_x = _spans(starts[1], sizes[1], bins[1], width, between)
+    y, in_y = _spans(starts[0], sizes[0], bins[0], height - edge)
+    x, in_x = _spans(starts[1], sizes[1], bins[1], width - edge)
     within = y[:, :, None, :, None] * width + x[:, None, :, None, :]
     there = in_y[:, :, None, :, None] & in_x[:, None, :, None, :]
     base = rois[:, 0].to(ts.int64) * (height * width)
     return within.flatten(3), there.flatten(3), base
 
 
-def _rounded(rois: Tensor, scale: float) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
+def _rounded(rois: Tensor, scale: float, more: int = 1) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
     """Half away from zero, as C's ``round``."""
     scaled = rois[:, 1:] * scale
     whole = scaled.sign() * (scaled.abs() + 0.5).floor()
     x1, y1, x2, y2 = whole.unbind(1)
-    return (y1, x1), ((y2 - y1 + 1).clamp(min=1), (x2 - x1 + 1).clamp(min=1))
+    return (y1, x1), ((y2 - y1 + more).clamp(min=1), (x2 - x1 + more).clamp(min=1))
 
 
 def roi_pool(
@@ -88,12 +85,8 @@ def _ps_means(input: Tensor, rois: Tensor, scale: float, bins: tuple[int, int]) 
     _, out = _mapping(input.shape[1], bins, input)
     rows, made = _rows(input), []
     for some in groups(rois, input.shape[1] * ph * pw * 64):
-        scaled = some[:, 1:]
-        whole = scaled.sign() * (scaled.abs() + 0.5).floor()
-        x1, y1 = whole[:, 0] * scale, whole[:, 1] * scale
-        x2, y2 = (whole[:, 2] + 1) * scale, (whole[:, 3] + 1) * scale
-        sizes = (y2 - y1).clamp(min=0.1), (x2 - x1).clamp(min=0.1)
-        within, there, base = _pixels(some, (y1, x1), sizes, bins, input.shape, between=True)
+        # As torchvision has it: a region ends before its last pixel, and so does the map.
+        within, there, base = _pixels(some, *_rounded(some, scale, 0), bins, input.shape, edge=1)
         values = rows.index_select(0, (within + base.view(-1, 1, 1, 1)).reshape(-1)).view(*within.shape, -1)
         count = there.sum(3).clamp(min=1).unsqueeze(-1)
         means = (values * there.unsqueeze(-1)).sum(3) / count

@@ -103,13 +103,12 @@ def test_ps_roi_pool(device: str) -> None:
     got, _ = vision.ps_roi_pool(ts.tensor(x, device=device), ts.tensor(rois, device=device), 0.6, *bins)
     half_up = lambda v: math.copysign(math.floor(abs(v) + 0.5), v)  # noqa: E731
     for k, (image, *roi) in enumerate(rois):
-        x1, y1 = half_up(roi[0]) * 0.6, half_up(roi[1]) * 0.6
-        x2, y2 = (half_up(roi[2]) + 1) * 0.6, (half_up(roi[3]) + 1) * 0.6
-        sh, sw = max(y2 - y1, 0.1) / 2, max(x2 - x1, 0.1) / 3
+        x1, y1, x2, y2 = (half_up(v * 0.6) for v in roi)
+        sh, sw = max(y2 - y1, 1) / 2, max(x2 - x1, 1) / 3
         for c, (i, j) in ((c, cell) for c in range(2) for cell in np.ndindex(*bins)):
-            top, bottom = (min(max(f, 0), 9) for f in (math.floor(i * sh + y1), math.ceil((i + 1) * sh + y1)))
-            left, right = (min(max(f, 0), 11) for f in (math.floor(j * sw + x1), math.ceil((j + 1) * sw + x1)))
-            part = x[int(image), (c * 2 + i) * 3 + j, top:bottom, left:right]
+            top, bottom = (min(max(f, 0), 8) for f in (math.floor(i * sh) + y1, math.ceil((i + 1) * sh) + y1))
+            left, right = (min(max(f, 0), 10) for f in (math.floor(j * sw) + x1, math.ceil((j + 1) * sw) + x1))
+            part = x[int(image), (c * 2 + i) * 3 + j, int(top) : int(bottom), int(left) : int(right)]
             assert got[k, c, i, j].item() == pytest.approx(part.mean() if part.size else 0.0, abs=1e-9)
 
 
