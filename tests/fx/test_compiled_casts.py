@@ -104,6 +104,25 @@ def inner_products(net: nn.Module, x: ts.Tensor) -> ts.Tensor:
     return ts.einsum("abc,dc->abd", h, net.layer.weight).cos().tanh().exp() + h.tanh().exp()
 
 
+def within_one_operator(net: nn.Module, x: ts.Tensor) -> ts.Tensor:
+    h = net.table(x).sin()
+    return ts.linalg.matrix_exp(h @ h.mT / 64).cos().tanh().exp().sin().tanh()
+
+
+@ts.library.custom_op("castsown::product", mutates_args=())
+def custom_product(x: ts.Tensor) -> ts.Tensor:
+    return x @ x.mT
+
+
+@custom_product.register_fake
+def _(x: ts.Tensor) -> ts.Tensor:
+    return x @ x.mT
+
+
+def within_a_custom_operator(net: nn.Module, x: ts.Tensor) -> ts.Tensor:
+    return custom_product(net.table(x).detach().sin()).cos().tanh().exp().sin().tanh() + net.last.weight[0, 0]
+
+
 REGIONS: dict[str, tuple[dict[str, Any], dict[str, Any] | None]] = {
     "casts within": ({}, None),
     "within one that is off": ({}, {"enabled": False}),
@@ -113,7 +132,9 @@ REGIONS: dict[str, tuple[dict[str, Any], dict[str, Any] | None]] = {
 
 
 @pytest.mark.parametrize("name", REGIONS)
-@pytest.mark.parametrize("program", [plain, inner_products], ids=lambda f: f.__name__)
+@pytest.mark.parametrize(
+    "program", [plain, inner_products, within_one_operator, within_a_custom_operator], ids=lambda f: f.__name__
+)
 @pytest.mark.parametrize("grad", [True, False])
 def test_regions_of_the_programs_own_count_in_every_call(
     program: Callable[..., ts.Tensor], name: str, grad: bool

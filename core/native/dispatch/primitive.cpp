@@ -43,6 +43,14 @@ inline bool allocate(const Operator& op, Frame& f) {
   return work || op.effects.mutates;
 }
 
+// The results have their dtypes: what a computation calls for them is not cast in the caller's autocast region.
+inline void run_uncast(BodyFn body, const Operator& op, Frame& f) {
+  if (!(thread_state().include & key_bit(key::Autocast))) [[likely]]
+    return body(op, f);
+  ExcludeKeys off(key_bit(key::Autocast));
+  body(op, f);
+}
+
 } // namespace
 
 bool allocate_results(const Operator& op, Frame& f) {
@@ -56,7 +64,7 @@ bool allocate_results(const Operator& op, Frame& f) {
 
 void compute_results(const Operator& op, Frame& f) {
   try {
-    op.compute(op, f);
+    run_uncast(op.compute, op, f);
   } catch (...) {
     drop_results(f);
     throw;
@@ -66,7 +74,7 @@ void compute_results(const Operator& op, Frame& f) {
 void run_primitive(const Operator& op, Frame& f) {
   op.rule(op, f);
   try {
-    if (allocate(op, f)) op.compute(op, f);
+    if (allocate(op, f)) run_uncast(op.compute, op, f);
   } catch (...) {
     drop_results(f);
     throw;
@@ -85,7 +93,7 @@ void run_maker(const Operator& op, Frame& f) {
   drop_results(f);
   TS_CHECK_KIND(ErrorKind::NotImplemented, !no_data, op.name(),
                 ": sizes of the result follow from values, which tensors on the meta device do not have");
-  op.make(op, f);
+  run_uncast(op.make, op, f);
 }
 
 // The arguments that it writes, as its results.
@@ -102,7 +110,7 @@ static void give_written(const Operator& op, Frame& f) {
 void run_writer(const Operator& op, Frame& f) {
   op.rule(op, f);
   Device device = written_device(op, f);
-  if (device.defined() && !device.is_meta()) op.compute(op, f);
+  if (device.defined() && !device.is_meta()) run_uncast(op.compute, op, f);
   give_written(op, f);
 }
 
@@ -112,7 +120,7 @@ bool run_decomposition(const Operator& op, Frame& f) {
   try {
     for (int32_t k = 0; k < f.nrets; ++k)
       if (f.rets[k].tag == Tag::Tensor && !f.rets[k].tensor->device.is_meta()) give_memory(*f.rets[k].tensor);
-    op.decompose(op, f);
+    run_uncast(op.decompose, op, f);
   } catch (...) {
     drop_results(f);
     throw;

@@ -47,6 +47,7 @@ struct ThreadAutocast {
   std::unordered_map<const TensorImpl*, Cast> kept;
   bool keep = false;
   bool of_program = false; // whether a program that is written down has begun to keep them
+  uint64_t asked = 0;
 };
 ThreadAutocast& autocast() {
   thread_local ThreadAutocast state;
@@ -160,6 +161,7 @@ void run_cast(void* ctx, const Operator& op, Frame& f, KeySet keys) {
   KeySet rest = keys & below(key::Autocast);
   Region region = region_of(f);
   AutocastPolicy policy = region.host ? policies.host : policies.device;
+  if (policy != AutocastPolicy::None) ++autocast().asked;
   if (region.dtype == DType::Undefined || policy == AutocastPolicy::None) return redispatch(op, f, rest);
   if (policy == AutocastPolicy::First) {
     if (!first_has(f, region.dtype)) return redispatch(op, f, rest);
@@ -196,6 +198,8 @@ std::string autocast_regions() {
   }
   return out;
 }
+
+uint64_t autocast_asked() { return autocast().asked; }
 
 void describe_autocast(std::string& out) {
   out += autocast_regions();

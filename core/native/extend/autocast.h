@@ -24,6 +24,7 @@ void clear_autocast_cache();
 Tensor autocast_cast(const Tensor& t, DType to);
 // The regions of this thread, in bytes that are equal only where casts are.
 void describe_autocast(std::string& out);
+uint64_t autocast_asked();      // how many calls of operators with a rule this thread has made where the key is
 std::string autocast_regions(); // without whether casts are kept; "" where there are none
 void keep_autocast_casts(bool keep);
 

@@ -41,6 +41,15 @@ struct InstallKernels {
 } install;
 
 const Op kAsStrided("as_strided"), kClone("clone");
+struct IncludeKeys {
+  explicit IncludeKeys(KeySet keys) : before(thread_state().include) { thread_state().include |= keys; }
+  ~IncludeKeys() { thread_state().include = before; }
+  IncludeKeys(const IncludeKeys&) = delete;
+  IncludeKeys& operator=(const IncludeKeys&) = delete;
+  KeySet before;
+};
+constexpr const char* kPythonCall = "tesserack::_python_call"; // which enters its autocast regions again
+constexpr const char* kOwnRegion = "is called in an autocast region of the program's own, ";
 
 } // namespace
 
@@ -406,7 +415,7 @@ void Tracer::collapse(Id node) {
 
 bool Tracer::in_other_region() const {
   const bool any = (thread_state().include & key_bit(key::Autocast)) || !regions_.empty();
-  return any && scopes_.empty() && regions_ != autocast_regions();
+  return any && regions_ != autocast_regions();
 }
 
 // A run calls the operator in the region that it was begun in: there it must do what it did in one of the program's
@@ -415,13 +424,12 @@ void Tracer::check_region(Id node) const {
   static const Op cast("_autocast_cast"), to("to.dtype");
   const Operator* called = graph_.nodes[node].op;
   if (called == &cast.get() || called == &to.get()) return;
-  if (called->name() == "tesserack::_python_call") return; // which enters its regions again
+  if (called->name() == kPythonCall) return;
   for (Id k = node; k < graph_.nodes[node].end; ++k) {
     const Operator* op = graph_.nodes[k].op;
     const bool casts = regions_.empty() ? k > node && (op == &cast.get() || op == &to.get())
                                         : op && op->table.find(key::Autocast) != nullptr;
-    TS_CHECK(!casts, called->name(), " is called in an autocast region of the program's own, ",
-             regions_.empty() ? "and casts within" : "within another one");
+    TS_CHECK(!casts, called->name(), " ", kOwnRegion, regions_.empty() ? "and casts within" : "within another one");
   }
 }
 
@@ -431,7 +439,7 @@ void Tracer::run_scope(const Operator& op, Frame& f, KeySet keys) {
   Id node = kNone;
   if (!attempt([&] { node = open(op, f, scopes_.empty()); })) return redispatch(op, f, keys & below(key::Tracer));
   auto first_own = static_cast<Id>(graph_.values.size());
-  const bool other_region = in_other_region();
+  const bool other_region = scopes_.empty() && in_other_region();
   scopes_.push_back(node);
   try {
     redispatch(op, f, keys & below(key::Tracer));
@@ -453,8 +461,11 @@ void Tracer::run_leaf(const Operator& op, Frame& f, KeySet keys) { run_whole(op,
 void Tracer::run_whole(const Operator& op, Frame& f, KeySet keys, bool linked) {
   Id node = kNone;
   bool open_now = attempt([&] { node = open(op, f, linked); });
+  const bool watches = in_other_region() && op.name() != kPythonCall;
+  const uint64_t asked = autocast_asked();
   {
     ExcludeKeys within(kKeys);
+    IncludeKeys asking(watches ? key_bit(key::Autocast) : 0); // in a region that is off, too
     try {
       redispatch(op, f, keys & ~kKeys);
     } catch (...) {
@@ -466,6 +477,7 @@ void Tracer::run_whole(const Operator& op, Frame& f, KeySet keys, bool linked) {
   attempt([&] {
     close(node, f, static_cast<Id>(graph_.values.size()));
     graph_.each_def(graph_.nodes[node], [&](Id v) { graph_.values[v].same_as = kNone; });
+    TS_CHECK(!watches || autocast_asked() == asked, op.name(), " ", kOwnRegion, "and calls what casts");
   });
 }
 
