@@ -303,6 +303,17 @@ def test_graphs_are_written_as_programs(shop: Path) -> None:
     assert fx.symbolic_trace(got)(value).equal(module(value))
 
 
+def test_names_are_ours_once_import_torch_means_pytorch_again() -> None:
+    with ts.compat.enable():
+        importlib.import_module("torch.fx")
+    module = fx.symbolic_trace(nn.Sequential(nn.Linear(2, 2)))
+    file = io.BytesIO()
+    with PackageExporter(file) as exporter:
+        exporter.save_pickle("res", "g.pkl", module)
+    pickled = zipfile.ZipFile(file).read("archive/res/g.pkl")
+    assert b"tesserack.fx.graph_module\nreduce" in pickled and b"torch.fx" not in pickled.replace(b"tesserack", b"")
+
+
 class Reduced:
     """Says itself how it lies in a package."""
 

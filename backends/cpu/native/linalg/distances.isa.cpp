@@ -117,7 +117,7 @@ template <class T> void all_pairs(const Call& call) {
   const Tensor out = call.out(0), a = call.in(0), b = call.in(1);
   const int64_t rows = a.size(a.ndim() - 2), others = b.size(b.ndim() - 2), depth = a.size(a.ndim() - 1);
   const int64_t bands = ceil_div(rows, kRowsAtOnce), blocks = ceil_div(others, kWidth<T>);
-  const int64_t work = std::min(rows, kRowsAtOnce) * std::min(others, kWidth<T>) * depth;
+  const int64_t work = std::max<int64_t>(1, std::min(rows, kRowsAtOnce) * std::min(others, kWidth<T>) * depth);
   switch_norm<T>(call.param(0).as_float(), depth, [&](const auto& norms) {
     parallel_for(0, batches(out) * blocks * bands, std::max<int64_t>(1, kGrain / work), [&](int64_t job, int64_t last) {
       std::vector<T> panel;

@@ -141,7 +141,8 @@ template <class T, class Layout>
 void gradient(const Call& call, const Tensor& out, const Tensor& a, const Tensor& b, const Layout& layout) {
   const Tensor grad = call.in(0), distance = call.in(call.n_inputs() - 1);
   const int64_t rows = a.size(a.ndim() - 2), others = b.size(b.ndim() - 2), depth = a.size(a.ndim() - 1);
-  const int64_t bands = ceil_div(rows, kRowsAtOnce), work = std::min(rows, kRowsAtOnce) * others * depth;
+  const int64_t bands = ceil_div(rows, kRowsAtOnce);
+  const int64_t work = std::max<int64_t>(1, std::min(rows, kRowsAtOnce) * others * depth);
   const double p = call.param(0).as_float();
   switch_part<T>(p, [&](const auto& part) {
     parallel_for(0, batches(out) * bands, std::max<int64_t>(1, kGrain / work), [&](int64_t job, int64_t last) {

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 import tesserack as ts
 from tesserack import Tensor, serialization
+from tesserack.fx._naming import shown_package
 from tesserack.serialization import _objects
 from tesserack.serialization._torch_file import Storages
 from tesserack.serialization._torch_writer import StorageTable, deep_recursion
@@ -70,12 +71,20 @@ class _Pickler(_objects._Pickler):
         self._note(name.module, name.name)
         super()._write_name(name)
 
+    def _write_function(self, function: FunctionType) -> None:
+        # By PyTorch's name only while `import torch` means us: else a reader might have neither.
+        if shown_package() == "torch":
+            super()._write_function(function)
+        else:
+            self.save_global(function)
+
     def _write_other_function(self, function: FunctionType) -> None:
         self.save_global(function)
 
     dispatch: ClassVar[dict[type, Callable[..., None]]] = {
         **_objects._Pickler.dispatch,
         _objects._Name: _write_name,
+        FunctionType: _write_function,
     }
 
 
