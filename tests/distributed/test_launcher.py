@@ -23,7 +23,9 @@ from pathlib import Path
 folder, how, rank = Path(sys.argv[1]), sys.argv[2], int(os.environ["RANK"])
 if os.fork() == 0:
     time.sleep(300)
-(folder / f"rank{rank}").write_text(str(os.getpid()))
+written = folder / f"partial{rank}"
+written.write_text(str(os.getpid()))
+written.replace(folder / f"rank{rank}")  # whole, once it is seen
 while len(list(folder.glob("rank*"))) < 2:
     time.sleep(0.01)
 if how == "failing" and rank == 1:

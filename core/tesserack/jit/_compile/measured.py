@@ -132,7 +132,8 @@ def watching() -> Iterator[list[Measured]]:
     call_hooked, init, set_state = Module._call_hooked, Module.__init__, Module.__setstate__
 
     def watched(self: Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if getattr(_inside, "call", False):
+        # One that was made before comes here by a hook on all modules, though it be gone since.
+        if getattr(_inside, "call", False) or "_hooked" not in self.__dict__:
             return call_hooked(self, args, kwargs)
         for part in self.modules():  # what it calls is part of its graphs
             if not part._any_hooks() and _is_free(part):
