@@ -131,6 +131,15 @@ def backward(module: Any, scope: dict[str, Any], leaves: list[Any]) -> Any:
     return [None if leaf.grad is None else leaf.grad.tolist() for leaf in leaves]
 
 
+def recorded(t: Any) -> tuple[bool, bool]:
+    """Whether a tensor requires gradients, and is a leaf; where PyTorch breaks over the question nothing is told."""
+    try:
+        return t.requires_grad, t.is_leaf
+    except RuntimeError as error:
+        assume("INTERNAL ASSERT" not in str(error))
+        raise
+
+
 def total(module: Any, scope: dict[str, Any]) -> Any:
     """A weighted sum of all variables that require gradients; None if there is none."""
     variables = [v for k, v in sorted(scope.items()) if k.startswith("v") and v.requires_grad]
@@ -138,7 +147,7 @@ def total(module: Any, scope: dict[str, Any]) -> Any:
     return sum((v * w).sum() for v, w in zip(variables, weights, strict=True)) if variables else None
 
 
-def differences(steps: list[Step], refused: frozenset[int]) -> list[list[float]]:
+def differences(steps: list[Step], refused: frozenset[int], width: float = 1e-6) -> list[list[float]]:
     """The gradient of the first leaf by central differences."""
 
     def at(row: int, column: int, step: float) -> float:
@@ -146,7 +155,7 @@ def differences(steps: list[Step], refused: frozenset[int]) -> list[list[float]]
         values[row][column] += step
         return float(total(ts, run(ts, steps, refused, values)[0]))
 
-    return [[(at(r, c, 1e-6) - at(r, c, -1e-6)) / 2e-6 for c in range(3)] for r in range(3)]
+    return [[(at(r, c, width) - at(r, c, -width)) / (2 * width) for c in range(3)] for r in range(3)]
 
 
 def nearly(a: Any, b: Any, tolerance: float = 1e-9) -> bool:
@@ -165,8 +174,9 @@ def test_programs(steps: list[Step]) -> None:
     theirs, their_leaves, refused, complaints = run(torch, steps, frozenset())
     assume(not any("INTERNAL ASSERT" in told for told in complaints))
     ours, our_leaves, our_refused, errors = run(ts, steps, refused)
-    # PyTorch only deprecates filling under a mask where elements share memory.
-    assume(not any("masked_fill_: unsupported operation: more than one element" in told for told in errors))
+    # PyTorch only deprecates filling under a mask where elements share memory, and its tril_ does not look.
+    shared = ("masked_fill_: unsupported operation: more than one", "copy_: unsupported operation: more than one")
+    assume(not any(words in told for told in errors for words in shared))
     assert our_refused == refused, f"refuses lines {our_refused - refused}: {errors}\n{text(steps)}"
     for name, expected in theirs.items():
         if not name.startswith("v"):
@@ -174,16 +184,21 @@ def test_programs(steps: list[Step]) -> None:
         found = ours[name]
         assert tuple(found.shape) == tuple(expected.shape), f"{name}\n{text(steps)}"
         assert nearly(found.tolist(), expected.tolist()), f"{name}: {found} {expected}\n{text(steps)}"
-        flags = [(t.requires_grad, t.is_leaf) for t in (found, expected)]
+        flags = [recorded(t) for t in (found, expected)]
         assert flags[0] == flags[1], f"{name}: requires_grad and is_leaf {flags}\n{text(steps)}"
     found, expected = backward(ts, ours, our_leaves), backward(torch, theirs, their_leaves)
+    assume("INTERNAL ASSERT" not in str(expected))
     if isinstance(expected, Exception) and not isinstance(found, Exception):
-        # PyTorch saves more than it needs; then differences say what is right.
-        assert "modified by an inplace operation" in str(expected), f"{expected!r}\n{text(steps)}"
-        if not any(word in text(steps) for word in ("detach", "no_grad", "requires_grad")):
+        # PyTorch saves more than it needs, or writes to gradients of expanded tensors; differences say what is right.
+        own = ("modified by an inplace operation", "more than one element of the written-to tensor")
+        assert any(words in str(expected) for words in own), f"{expected!r}\n{text(steps)}"
+        # Gradients do not follow what as_strided reaches outside of its operand.
+        if not any(word in text(steps) for word in ("detach", "no_grad", "requires_grad", "as_strided")):
             numeric = differences(steps, refused)
             assume(np.isfinite(numeric).all())  # at a pole nothing is told
             scale = max(1.0, np.abs(numeric).max())  # small ones drown in the rounding of a large total
+            wider = differences(steps, refused, 4e-6)
+            assume(np.allclose(numeric, wider, rtol=1e-3, atol=1e-3))  # nor at a jump, as floor has
             np.testing.assert_allclose(found[0], numeric, rtol=1e-5, atol=1e-5 * scale, err_msg=text(steps))
         return
     if isinstance(expected, Exception):
