@@ -88,6 +88,10 @@ def momentum(p):
     return optim.SGD(p, 0.05, momentum=0.9, weight_decay=0.01)
 
 
+def adamw(p):
+    return optim.AdamW(p, 0.01)
+
+
 TRAININGS = {
     "sgd": {"optimizer": momentum},
     "adam": {"optimizer": lambda p: optim.Adam(p, 0.01), "schedule": lambda o: lr_scheduler.StepLR(o, 2), "clip": 0.5},
@@ -168,8 +172,25 @@ def other_step(t):
     t.opt.step = lambda: [plain(t.opt), t.log.append("mine")]
 
 
+def count_apart(t):
+    """What one parameter has of its state is another's now."""
+    states = [*t.opt.state.values()]
+    for name, value in states[0].items():
+        states[0][name] = value + 1 if value.ndim == 0 else value * 2
+
+
+def own_state(t):
+    t.opt.state = {p: {name: value.clone() for name, value in s.items()} for p, s in t.opt.state.items()}
+
+
 CHANGES = {
     "rate": set_rate,
+    "decay": lambda t: t.opt.param_groups[0].update(weight_decay=0.5, maximize=True),
+    "group gone": lambda t: t.opt.param_groups.pop(),
+    "order": lambda t: t.opt.param_groups[0]["params"].reverse(),
+    "counts": count_apart,
+    "kept state": own_state,
+    "no gradient": lambda t: t.net[0].weight.register_post_accumulate_grad_hook(lambda p: setattr(p, "grad", None)),
     "group": new_group,
     "gradients": keep_gradients,
     "loss": other_loss,
@@ -187,9 +208,10 @@ CHANGES = {
 }
 
 
+@pytest.mark.parametrize("optimizer", [momentum, adamw], ids=["momentum", "AdamW"])
 @pytest.mark.parametrize("name", CHANGES)
-def test_changes_between_steps_count(name):
-    plain, compiled = Trained(momentum, clip=1.0), Trained(momentum, clip=1.0)
+def test_changes_between_steps_count(name, optimizer):
+    plain, compiled = Trained(optimizer, clip=1.0), Trained(optimizer, clip=1.0)
     step = ts.compile(compiled.made_step())
     assert alike(plain.run(plain.made_step(), CHANGES[name]), compiled.run(step, CHANGES[name]))
     assert step._compiled._count > 0

@@ -64,8 +64,8 @@ def test_steps_of_the_graph_are_steps_of_the_program(name: str) -> None:
     for a, b in zip(optimizer.state_dict()["state"].values(), other.state_dict()["state"].values(), strict=True):
         assert all(same_bits(a[key], b[key]) for key in a if isinstance(a[key], ts.Tensor)), name
     (plan, *_) = traced._program._runner.plans()
-    called = set(plan["operators"])  # that look at values, or may: whether a norm overflowed, the count of steps
-    assert plan["kernels"] > 30 and called <= {"linalg_vector_norm", "_adam_step_counted_"}
+    called = set(plan["operators"])  # that look at values: the count of steps
+    assert plan["kernels"] > 20 and called <= {"_adam_step_counted_"}
 
 
 def test_sizes_are_those_of_the_trace() -> None:

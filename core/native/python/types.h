@@ -50,6 +50,7 @@ void init_types(PyObject* module);
 void init_device_type(PyObject* module);
 void init_generator_type(PyObject* module);
 void init_host_numbers(PyObject* module); // tensor_item.cpp
+void init_tensor_lists(PyObject* module); // tensor_lists.cpp
 void init_size_type(PyObject* module);
 
 } // namespace ts::py

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tesserack import Tensor, empty
+from tesserack import Tensor, _native, empty
 from tesserack._tensor.copying import deep_copy_of
 from tesserack._tensor.overrides import DisableTorchFunctionSubclass
 from tesserack._tensor.pickling import dtype_named, name_of
@@ -246,3 +246,7 @@ class UninitializedBuffer(UninitializedTensorMixin, Buffer):  # type: ignore[ove
 def is_lazy(param: Any) -> bool:
     """Whether ``param`` has no shape yet."""
     return isinstance(param, UninitializedTensorMixin)
+
+
+for _class in (Parameter, Buffer):
+    _native._add_plain_class(_class)

@@ -21,6 +21,8 @@ from tesserack.optim.optimizer import Group, Optimizer, require, same_kind
 
 __all__ = ["Adam", "AdamW"]
 
+_STATES = ("step", "exp_avg", "exp_avg_sq", "max_exp_avg_sq")
+
 
 class Adam(Optimizer):
     """Adam (Kingma and Ba, arXiv:1412.6980); ``amsgrad`` as in Reddi et al. (ICLR 2018).
@@ -88,6 +90,8 @@ class Adam(Optimizer):
             require(0 <= beta < 1, f"beta parameter at index {i}", beta, "0 <= beta < 1")
 
     def _update(self, group: Group) -> None:
+        if self._update_at_once(group):
+            return
         for params in same_kind(group["params"]):
             refuse_capturable(group, params[0])
             if group.get("differentiable"):
@@ -108,6 +112,20 @@ class Adam(Optimizer):
                 rows = [row for row in zip(params, states, steps, strict=True) if row[2] == step]
                 self._fused(group, [param for param, _, _ in rows], [state for _, state, _ in rows], step)
 
+    def _update_at_once(self, group: Group) -> bool:
+        """The step where all parameters are plain and have made as many steps: none is looked at in Python."""
+        if group["capturable"] or group.get("differentiable") or _native._is_tracing():
+            return False
+        amsgrad = group["amsgrad"]
+        found = _native._step_lists(group["params"], self.state, _STATES if amsgrad else _STATES[:3])
+        if found is None:
+            return False
+        params, grads, counts, means, squares, *tops = found
+        if (step := _native._count_together(counts)) is None:
+            return False
+        self._step_plain(group, params, grads, means, squares, tops[0] if amsgrad else [], step)
+        return True
+
     def _started_states(self, params: list[Tensor], amsgrad: bool) -> list[dict[str, Any]]:
         """The states of ``params``, started if need be."""
         states = [self.state[param] for param in params]
@@ -122,23 +140,42 @@ class Adam(Optimizer):
         return states
 
     def _fused(self, group: Group, params: list[Tensor], states: list[dict[str, Any]], step: float | Tensor) -> None:
-        beta1, beta2 = group["betas"]
-        amsgrad = group["amsgrad"]
-        counted = isinstance(step, Tensor)
-        make_step: Any = ops._adam_step_counted_ if counted else ts.adam_step_
-        make_step(
+        self._step_plain(
+            group,
             as_reals(params),
             as_reals([cast("Tensor", param.grad) for param in params], read=True),
             as_reals([state["exp_avg"] for state in states]),
             as_reals([state["exp_avg_sq"] for state in states]),
-            as_reals([state["max_exp_avg_sq"] for state in states] if amsgrad else []),
+            as_reals([state["max_exp_avg_sq"] for state in states] if group["amsgrad"] else []),
+            step,
+        )
+
+    def _step_plain(
+        self,
+        group: Group,
+        params: list[Tensor],
+        grads: list[Tensor],
+        means: list[Tensor],
+        squares: list[Tensor],
+        tops: list[Tensor],
+        step: float | Tensor,
+    ) -> None:
+        beta1, beta2 = group["betas"]
+        counted = isinstance(step, Tensor)
+        make_step: Any = ops._adam_step_counted_ if counted else ts.adam_step_
+        make_step(
+            params,
+            grads,
+            means,
+            squares,
+            tops,
             step if counted else int(step),
             float(group["lr"]),
             float(beta1),
             float(beta2),
             float(group["weight_decay"]),
             float(group["eps"]),
-            amsgrad,
+            group["amsgrad"],
             group["maximize"],
             group.get("decoupled_weight_decay", False),
         )

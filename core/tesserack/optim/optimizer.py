@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import tesserack as ts
-from tesserack import Tensor
+from tesserack import Tensor, _native
 from tesserack.autograd import _whole
 from tesserack.optim._counts import NUMBERS
 from tesserack.utils.hooks import RemovableHandle
@@ -177,10 +177,11 @@ class Optimizer:
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Drop all gradients; with ``set_to_none=False`` fill them with zeros instead."""
         for group in self.param_groups:
+            if set_to_none:
+                _native._drop_grads(group["params"])
+                continue
             for param in group["params"]:
-                if set_to_none:
-                    param.grad = None
-                elif param.grad is not None:
+                if param.grad is not None:
                     param.grad = param.grad.detach().zero_()
 
     # --- groups -------------------------------------------------------------------------------------------------

@@ -73,6 +73,12 @@ class SGD(Optimizer):
                 if param.grad is not None:
                     self._recorded(group, param, param.grad)
             return
+        names = ("momentum_buffer",) if group["momentum"] else ()
+        found = None if _native._is_tracing() else _native._step_lists(group["params"], self.state, names)
+        if found is not None:
+            params, grads, *buffers = found
+            self._step_plain(group, params, grads, buffers[0] if buffers else [], False)
+            return
         if not group["momentum"]:
             for params in same_kind(group["params"]):
                 self._fused(group, params, [], False)
@@ -89,10 +95,16 @@ class SGD(Optimizer):
                     self._fused(group, chosen, [states[param]["momentum_buffer"] for param in chosen], first_step)
 
     def _fused(self, group: Group, params: list[Tensor], buffers: list[Tensor], first_step: bool) -> None:
+        grads = as_reals([cast("Tensor", param.grad) for param in params], read=True)
+        self._step_plain(group, as_reals(params), grads, as_reals(buffers), first_step)
+
+    def _step_plain(
+        self, group: Group, params: list[Tensor], grads: list[Tensor], buffers: list[Tensor], first_step: bool
+    ) -> None:
         ts.sgd_step_(
-            as_reals(params),
-            as_reals([cast("Tensor", param.grad) for param in params], read=True),
-            as_reals(buffers),
+            params,
+            grads,
+            buffers,
             float(group["lr"]),
             float(group["momentum"]),
             float(group["dampening"]),

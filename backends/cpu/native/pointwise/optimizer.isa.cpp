@@ -1,4 +1,5 @@
-// sgd_step_ and adam_step_: one pass over each parameter with its state, threads shared over the whole list.
+// sgd_step_ and adam_step_: one pass over each parameter with its state, threads shared over the whole list. What
+// clipping gradients asks of a list: its norms, and all of it times a number.
 #include "dtype_switch.h"
 #include "threads.h"
 
@@ -171,8 +172,87 @@ void adam_step(const Call& call) {
   });
 }
 
+// A list's tensors in blocks of one size, whatever threads there are: sums of blocks are added up in order.
+struct Block {
+  int tensor;
+  int64_t begin, end;
+};
+constexpr int64_t kBlock = 4096;
+
+std::vector<Block> blocks_of(const Call& call, int tensors) {
+  std::vector<Block> blocks;
+  for (int t = 0; t < tensors; ++t) {
+    const int64_t n = call.in(t).numel();
+    for (int64_t at = 0; at < n; at += kBlock) blocks.push_back({t, at, std::min(at + kBlock, n)});
+  }
+  return blocks;
+}
+
+// Squares of narrower types neither over- nor underflow in double, and are exact there.
+template <class T> double sum_squares(const T* x, int64_t n) {
+  constexpr int64_t kLanes = 32;
+  double lanes[kLanes] = {};
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes)
+    for (int64_t j = 0; j < kLanes; ++j) {
+      const double v = static_cast<double>(load(x[i + j]));
+      lanes[j] += v * v;
+    }
+  for (int64_t j = 0; i < n; ++i, ++j) {
+    const double v = static_cast<double>(load(x[i]));
+    lanes[j] += v * v;
+  }
+  for (int64_t half = kLanes / 2; half; half /= 2)
+    for (int64_t j = 0; j < half; ++j) lanes[j] += lanes[j + half];
+  return lanes[0];
+}
+
+// The 2-norm of each input, as elements of the output. Tensors without elements do not come here.
+int list_norms(const Call& call) {
+  const Tensor out = call.out(0);
+  if (out.numel() != call.n_inputs()) return TS_DECLINED;
+  const std::vector<Block> blocks = blocks_of(call, call.n_inputs());
+  std::vector<double> sums(blocks.size());
+  switch_float(call.op(), out.dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    parallel_for(0, static_cast<int64_t>(blocks.size()), 4, [&](int64_t begin, int64_t end) {
+      for (auto k = static_cast<size_t>(begin); k < static_cast<size_t>(end); ++k)
+        sums[k] = sum_squares(call.in(blocks[k].tensor).template data<T>() + blocks[k].begin,
+                              blocks[k].end - blocks[k].begin);
+    });
+    T* to = out.data<T>();
+    size_t k = 0;
+    for (int t = 0; t < call.n_inputs(); ++t) {
+      double sum = 0;
+      for (; k < blocks.size() && blocks[k].tensor == t; ++k) sum += sums[k];
+      to[t] = store<T>(static_cast<Accumulator<T>>(std::sqrt(sum)));
+    }
+  });
+  return TS_OK;
+}
+
+// Inputs but the last times that, a number, in place.
+void list_scale(const Call& call) {
+  const int n = call.n_inputs() - 1;
+  const Tensor last = call.in(n);
+  switch_float(call.op(), last.dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    const auto factor = load(*last.data<T>());
+    if (factor == 1) return; // which changes no bit of any number
+    const std::vector<Block> blocks = blocks_of(call, n);
+    parallel_for(0, static_cast<int64_t>(blocks.size()), 4, [&](int64_t begin, int64_t end) {
+      for (auto k = static_cast<size_t>(begin); k < static_cast<size_t>(end); ++k) {
+        T* x = call.in(blocks[k].tensor).template data<T>();
+        for (int64_t i = blocks[k].begin; i < blocks[k].end; ++i) x[i] = store<T>(load(x[i]) * factor);
+      }
+    });
+  });
+}
+
 } // namespace
 
+TS_KERNEL_AS("list_norms", list_norms, kFloats & ~(uint64_t{1} << TS_FLOAT64), TS_L_CONTIGUOUS);
+TS_KERNEL_AS("list_scale_", list_scale, kFloats, TS_L_CONTIGUOUS);
 TS_KERNEL_AS("sgd_step_", sgd_step, kFloats, TS_L_CONTIGUOUS);
 TS_KERNEL_AS("adam_step_", adam_step, kFloats, TS_L_CONTIGUOUS);
 

@@ -171,6 +171,7 @@ void init_types(PyObject* module) {
   init_device_type(module);
   init_generator_type(module);
   init_host_numbers(module);
+  init_tensor_lists(module);
 }
 
 } // namespace ts::py

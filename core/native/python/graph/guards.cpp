@@ -8,7 +8,7 @@
 #include "extend/autocast.h"
 #include "python/calls/overrides.h"
 #include "python/common.h"
-#include "python/tensor/tensor_object.h"
+#include "python/tensor/plain_classes.h"
 #include "python/types.h"
 #include "runtime/backend.h"
 #include "tensor/sparse.h"
@@ -31,12 +31,6 @@ template <class T> void put(std::string& out, const T& value) {
   out.append(reinterpret_cast<const char*>(&value), sizeof value);
 }
 
-std::vector<PyTypeObject*> g_plain; // classes of tensors that are like Tensor, set by the package
-
-bool is_known_tensor(PyObject* o) {
-  return ts::py::is_plain_tensor(o) || std::ranges::find(g_plain, Py_TYPE(o)) != g_plain.end();
-}
-
 bool has_attributes(PyObject* tensor) {
   PyObject* held = ts::py::as_object(tensor)->dict;
   return held && PyDict_GET_SIZE(held);
@@ -55,7 +49,7 @@ struct Likeness {
     const Tensor& t = ts::py::tensor_of(o);
     type = Py_TYPE(o), keys = t->keys, device = t->device, dtype = t->dtype, ndim = t->ndim;
     bits = static_cast<uint8_t>((requires_grad(t) ? 1 : 0) | (t->has(TensorImpl::kInference) ? 2 : 0));
-    return !t->payload && is_known_tensor(o);
+    return !t->payload && ts::py::is_known_tensor(o);
   }
   bool operator==(const Likeness&) const = default;
 };
@@ -154,11 +148,6 @@ bool read_call(Arguments& found, PyObject* args, PyObject* kwargs) {
   put(found.key, default_dtype());
   put(found.key, default_device());
   return found.add(args, 0) && (!kwargs || found.add(kwargs, 0));
-}
-
-PyObject* add_plain_class(PyObject*, PyObject* type) {
-  g_plain.push_back(reinterpret_cast<PyTypeObject*>(Py_NewRef(type)));
-  return ts::py::none();
 }
 
 // --- everything else -------------------------------------------------------------------------------------------------
@@ -480,8 +469,6 @@ private:
   std::unordered_map<const PyObject*, const PyTypeObject*> known_; // compared alone
 };
 
-PyMethodDef functions[] = {{"_add_plain_class", add_plain_class, METH_O, nullptr}, {nullptr, nullptr, 0, nullptr}};
-
 Guard* guard_of(PyObject* self) {
   auto* instance = reinterpret_cast<pb::detail::instance*>(self);
   pb::detail::value_and_holder held = instance->get_value_and_holder();
@@ -504,7 +491,6 @@ void let_collect(PyHeapTypeObject* type) {
 } // namespace
 
 void define_guards(pb::module_& m) {
-  ts::py::checked_status(PyModule_AddFunctions(m.ptr(), functions));
   m.def("_call_signature",
         [](const pb::tuple& args, const pb::dict& kwargs) { return pb::bytes(signature_of(args, kwargs)); });
   pb::class_<Guard, std::shared_ptr<Guard>>(m, "_Guard", pb::custom_type_setup(let_collect))

@@ -60,8 +60,6 @@ _PRIVATE = frozenset({
 
 
 TENSORS = (Tensor, Parameter, Buffer)
-for _class in TENSORS[1:]:
-    _native._add_plain_class(_class)
 
 
 def is_ours(cls: Any) -> bool:

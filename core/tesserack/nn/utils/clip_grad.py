@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Iterable, Iterator
 
 import tesserack as ts
-from tesserack import Tensor, no_grad
+from tesserack import Tensor, _native, no_grad, ops
 from tesserack.autograd._whole import whole
 
 __all__ = ["clip_grad_norm", "clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_", "get_total_norm"]
@@ -37,8 +37,11 @@ def get_total_norm(
         return ts.tensor(0.0)
     with no_grad():
         device = tensors[0].device
-        norms = ts.stack([tensor.norm(norm_type).to(device) for tensor in tensors])
-        total = norms.max() if math.isinf(norm_type) else norms.norm(norm_type)
+        if norm_type == 2 and _native._are_alike(tensors):
+            total: Tensor = ops._list_norms([ops._list_norms(tensors)]).view(())
+        else:
+            norms = ts.stack([tensor.norm(norm_type).to(device) for tensor in tensors])
+            total = norms.max() if math.isinf(norm_type) else norms.norm(norm_type)
     if error_if_nonfinite and not math.isfinite(total.item()):
         raise RuntimeError(
             f"get_total_norm: the norm of order {norm_type} is {total.item()}; "
@@ -56,6 +59,9 @@ def clip_grads_with_norm_(
     with no_grad():
         # Always multiplied, by 1 at most: no wait for the device to learn whether clipping is needed.
         scale = (float(max_norm) / (total_norm + 1e-6)).clamp(max=1.0)
+        if grads and not scale.ndim and _native._are_alike([*grads, scale]):
+            ops._list_scale_(grads, scale)
+            return
         for grad in grads:
             grad.mul_(scale.to(grad.device))
 
