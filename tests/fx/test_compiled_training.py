@@ -496,3 +496,40 @@ def test_the_peak_of_memory_is_not_above_that_of_eager(name: str) -> None:
     x = ts.randn(256, *shape[1:])
     assert peak(compiled, other, x) <= peak(model, model, x) + 2048  # statistics as they were, small temporaries
     assert "backward" in plans(compiled)
+
+
+def halve(parameter: ts.Tensor) -> None:
+    assert parameter.grad is not None
+    parameter.grad.mul_(0.5)
+
+
+HOOKS: dict[str, Callable[[nn.Module, ts.Tensor], Any]] = {
+    "tensor": lambda model, h: h.register_hook(lambda grad: grad.clamp(-0.001, 0.001)),
+    "leaf": lambda model, h: model.first.weight.register_post_accumulate_grad_hook(halve),
+    "kept": lambda model, h: h.retain_grad(),
+    "node": lambda model, h: h.grad_fn.register_hook(lambda inputs, outputs: (inputs[0] * 2, *inputs[1:])),
+}
+
+
+class Hooked(Mixed):
+    hook = "tensor"
+
+    def forward(self, x: ts.Tensor) -> ts.Tensor:
+        h = self.first(x)
+        if h.requires_grad:
+            HOOKS[self.hook](self, h)
+        return super().forward(h.tanh())
+
+
+@pytest.mark.parametrize("hook", HOOKS)
+def test_a_module_that_puts_hooks_on_what_it_computes_is_heard(hook: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Hooked, "hook", hook)
+    model, other, compiled = pair(Hooked)
+    for k in range(5):
+        grads = []
+        for run, owner in ((model, model), (compiled, other)):
+            ts.manual_seed(k)
+            owner.zero_grad()
+            run(ts.randn(5, 8)).square().sum().backward()
+            grads.append([p.grad for p in owner.parameters()])
+        assert all(map(ts.equal, *grads)), k

@@ -11,6 +11,7 @@ from programs import Program, inputs, record, same_bits
 from tesserack import _native
 from tesserack.testing import seeds
 
+F = ts.nn.functional
 COUNT = 200 if seeds.full() else 12
 
 
@@ -86,3 +87,45 @@ def test_random_programs_have_the_gradients_of_eager(writes: bool, draws: bool) 
             assert equal(got, expected), said
         planned += any(plan["half"] == "backward" for plan in runner.plans())
     assert planned
+
+
+DRAWING: dict[str, Any] = {
+    "dropout": lambda x: F.dropout(x, 0.4),
+    "dropout1d": lambda x: F.dropout1d(x.flatten(2), 0.4),
+    "dropout2d": lambda x: F.dropout2d(x, 0.4),
+    "dropout3d": lambda x: F.dropout3d(x.unsqueeze(-1), 0.4),
+    "alpha_dropout": lambda x: F.alpha_dropout(x, 0.4, True),
+    "feature_alpha_dropout": lambda x: F.feature_alpha_dropout(x, 0.4, True),
+    "feature_dropout": lambda x: ts.feature_dropout(x, 0.4, True),
+    "rrelu": lambda x: F.rrelu(x, training=True),
+    "gumbel_softmax": lambda x: F.gumbel_softmax(x),
+    "fractional pooling": lambda x: F.fractional_max_pool2d(x, 2, output_size=2),
+    "attention": lambda x: F.scaled_dot_product_attention(x, x, x, dropout_p=0.4),
+    "bernoulli": lambda x: x * ts.bernoulli(ts.full_like(x, 0.5)),
+    "normal": lambda x: x * ts.normal(x.detach(), 1.0),
+    "lstm": lambda x: ts.nn.LSTM(4, 4, 2, dropout=0.4, device=x.device)(x[0])[0],
+}
+
+
+@pytest.mark.parametrize("name", DRAWING)
+def test_each_run_draws_numbers_of_its_own(name: str) -> None:
+    """Also what is composed: a number that was drawn outside of its parts would be every run's."""
+
+    def steps(run: Any) -> list[ts.Tensor]:
+        seen = []
+        for turn in range(6):
+            ts.manual_seed(turn)
+            x = ts.ones(2, 6, 4, 4).requires_grad_()
+            (y,) = run(x * 1.5)
+            y.sum().backward()
+            assert x.grad is not None
+            seen += [y.detach(), x.grad, ts.rand(1)]
+        return seen
+
+    ts.manual_seed(7)
+    recorded, _ = record(lambda x: [DRAWING[name](x)], ts.ones(2, 6, 4, 4).requires_grad_() * 1.5)
+    runner = _native._GraphRunner(recorded.outer_level())
+    if name == "lstm":  # whose weights are the graph's
+        assert len({float(t.sum()) for t in steps(lambda x: runner.run([x]))[::3]}) == 6
+        return
+    assert equal(steps(lambda x: runner.run([x])), steps(lambda x: [DRAWING[name](x)]))

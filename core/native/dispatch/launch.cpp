@@ -1,6 +1,7 @@
 #include "dispatch/launch.h"
 #include "dispatch/describe.h"
 #include "dispatch/tensor_descriptor.h"
+#include "dispatch/watch.h"
 #include "runtime/empty.h"
 #include "runtime/recording_state.h"
 #include "tensor/geometry.h"
@@ -142,6 +143,8 @@ Launch& Launch::epilogue(const ts_program* p) {
   return *this;
 }
 Launch& Launch::random(uint64_t seed, uint64_t offset) {
+  if (kernel_watchers.load(std::memory_order_relaxed) & kWatchTrace) [[unlikely]]
+    draw_hook();
   RecordingState* recording = RecordingState::current();
   if (recording && recording->by_launches && recording->device == device_) [[unlikely]] {
     RecordingState::Draws* draws = recording->draws_at(seed, offset);

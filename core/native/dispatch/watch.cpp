@@ -9,6 +9,7 @@ namespace ts {
 
 std::atomic<uint32_t> kernel_watchers{checked_at_start() ? uint32_t{kWatchChecks} : 0U};
 void (*kernel_hook)(const ts_call& call) = nullptr;
+void (*draw_hook)() = nullptr;
 std::atomic<uint32_t> call_flags{0};
 std::atomic<Determinism> determinism{Determinism::Any};
 std::atomic<bool> fills_new_memory{false};

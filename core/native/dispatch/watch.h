@@ -39,6 +39,7 @@ extern std::atomic<bool> fills_new_memory;
 
 // Of graph/tracer.h, while some thread writes a program down: told of kernels that ran.
 extern void (*kernel_hook)(const ts_call& call);
+extern void (*draw_hook)(); // and of kernels that are about to draw
 
 // From one to the other, what this thread does is recorded.
 struct RecordingState;

@@ -31,11 +31,16 @@ void on_kernel(const ts_call& call) {
   if (Tracer* t = Tracer::current()) t->kernel_seen(call);
 }
 
+void on_draw() {
+  if (Tracer* t = Tracer::current()) t->draw_seen();
+}
+
 struct InstallKernels {
   InstallKernels() {
     set_key_default(key::Tracer, {scope_kernel, nullptr, "tesserack"});
     set_key_default(key::Leaf, {leaf_kernel, nullptr, "tesserack"});
     kernel_hook = on_kernel;
+    draw_hook = on_draw;
     held_by_tracer = [](const Storage* s) { return t_tracer && t_tracer->holds(s); };
   }
 } install;
@@ -493,6 +498,13 @@ void Tracer::kernel_seen(const ts_call& call) {
     TS_CHECK(!touches(call.inputs, call.n_inputs) && !touches(call.outputs, call.n_outputs), "trace: the kernel ",
              call.op, " works on tensors of the program outside of any operator, at ", around_.line(),
              ", and a graph would leave it out");
+  });
+}
+
+// What an operator's parts do not draw would be in a graph of them as it was drawn once.
+void Tracer::draw_seen() {
+  attempt([&] {
+    fail(ErrorKind::Runtime, "trace: random numbers are drawn outside of any operator, at ", around_.line());
   });
 }
 

@@ -61,6 +61,7 @@ public:
   void run_scope(const Operator& op, Frame& f, KeySet keys);
   void run_leaf(const Operator& op, Frame& f, KeySet keys);
   void kernel_seen(const ts_call& call);
+  void draw_seen();
 
 private:
   struct Seen { // where the tensor of a value lies

@@ -23,11 +23,6 @@ void check_probability(double p, const char* op) {
 
 double scale_of(double p) { return p >= 1 ? 0 : 1 / (1 - p); }
 
-// True where the element is kept: an element is dropped when its uniform number lies below p.
-Tensor keep_mask(IntSpan sizes, double p, Device device) {
-  return uniform_at_least(sizes, p, device, default_generator(device));
-}
-
 Pair native_dropout_rule(const Tensor& input, double p) {
   check_probability(p, "dropout");
   TS_CHECK(is_floating(input.dtype()), "dropout: result type can't be cast back to the integer dtype ", input.dtype(),
@@ -77,7 +72,7 @@ int64_t leading_dims(const Tensor& input, int64_t spatial, const char* op) {
   return spatial == 2 || n == spatial + 2 ? 2 : 1;
 }
 
-// Whole channels at once: one draw for each (sample, channel).
+// Whole channels at once: one draw for each (sample, channel), by an operator, so that each run of a graph draws.
 Tensor channel_dropout(const Tensor& input, double p, bool training, bool inplace, int64_t spatial, const char* op) {
   check_probability(p, op);
   int64_t leading = leading_dims(input, spatial, op);
@@ -85,7 +80,8 @@ Tensor channel_dropout(const Tensor& input, double p, bool training, bool inplac
   TS_CHECK(is_floating(input.dtype()), op, ": expected a floating input, got ", input.dtype());
   Dims sizes(input.sizes());
   for (size_t d = static_cast<size_t>(leading); d < sizes.size(); ++d) sizes[d] = 1;
-  Tensor out = apply_op(input, keep_mask(sizes, p, input.device()), Scalar(scale_of(p)));
+  Tensor mask = native_dropout_op.multi<2>(ops::ones(sizes, input.dtype(), input.device()), p)[1];
+  Tensor out = apply_op(input, mask, Scalar(scale_of(p)));
   return inplace ? ops::copy_(input, out) : out;
 }
 template <int spatial> Tensor dropout_nd(const Tensor& input, double p, bool training, bool inplace) {

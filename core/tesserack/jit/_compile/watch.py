@@ -63,7 +63,7 @@ _REFUSED = frozenset({
     "register_hook", "requires_grad_", "share_memory_", "_manual_seed_all", "set_rng_state", "__array__", "__dlpack__",
     "retain_grad", "__setstate__", "_set_data", "set_grad_enabled", "_from_numpy", "from_numpy", "apply",
     "_get_num_threads", "is_anomaly_enabled", "is_anomaly_check_nan_enabled", "_default_generator", "memory_stats",
-    "current_stream", "default_stream", "synchronize",
+    "current_stream", "default_stream", "synchronize", "_register_hook", "_register_prehook", "_register_post_hook",
 })  # fmt: skip
 # Contexts that switch gradients.
 _BY_NAME = frozenset({"getattr", "hasattr", "setattr", "delattr"})
