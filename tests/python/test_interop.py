@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import itertools
+import operator
 import subprocess
 import sys
 
@@ -121,10 +123,24 @@ def test_numpy_scalars_and_arrays_in_arithmetic() -> None:
     x = ts.ones(3)
     for result in (np.float64(2) * x, x * np.float64(2), np.float32(2) * x, 1 + np.int64(1) * x, x + np.bool_(True)):
         assert type(result) is ts.Tensor and result.dtype is ts.float32 and result.tolist() == [2.0, 2.0, 2.0]
-    for result in (x + np.ones(3), np.ones(3) + x):
+    for result in (x + np.ones(3), np.ones(3) * 2 / x):
         assert type(result) is ts.Tensor and result.dtype is ts.float64 and result.tolist() == [2.0, 2.0, 2.0]
     assert (np.ones(3) < x + 1).tolist() == [True, True, True]
     assert ts.tensor([1.0, 4.0])[np.array([1])].tolist() == [4.0]
+
+
+ARITHMETIC = ("add", "sub", "mul", "floordiv", "mod", "pow", "and_", "or_", "xor", "lshift", "rshift", "matmul")
+
+
+@pytest.mark.parametrize("name", [*ARITHMETIC, *(f"i{name.strip('_')}" for name in ARITHMETIC)])
+def test_arithmetic_with_an_array_on_the_left_is_refused_as_by_pytorch(name: str) -> None:
+    """Of arithmetic only division takes it; what is no array but a number of NumPy's is a number."""
+    for array, x in itertools.product((np.array([3, 2]), np.array(3)), (ts.tensor([1, 2]), ts.tensor(1))):
+        with pytest.raises(TypeError):
+            getattr(operator, name)(array, x)
+        if name != "matmul" and not name.startswith("i"):
+            assert getattr(operator, name)(x, array).tolist() == getattr(operator, name)(x, ts.tensor(array)).tolist()
+            assert type(getattr(operator, name)(np.int64(3), x)) is ts.Tensor
 
 
 def test_numpy_functions_take_tensors() -> None:

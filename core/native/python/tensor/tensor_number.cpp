@@ -7,6 +7,7 @@
 #include "python/tensor/interop.h"
 #include "python/tensor/tensor_slots.h"
 #include "runtime/backend.h"
+#include <algorithm>
 
 namespace ts::py {
 namespace {
@@ -65,6 +66,13 @@ void promote_as_numpy(std::string_view op, PyObject* a, Operand& x, PyObject* b,
 
 PyObject* not_implemented() { return Py_NewRef(Py_NotImplemented); }
 
+// An array on the left of arithmetic is refused, as PyTorch refuses it: array + tensor is no tensor by accident. There
+// it divides and compares; the order of a comparison cannot be told anyway, as Python may have swapped its sides.
+bool is_array_first(std::string_view op, const Operand& x) {
+  constexpr std::string_view kTaken[] = {"div", "eq", "ne", "lt", "le", "gt", "ge"};
+  return x.is_array() && std::find(std::begin(kTaken), std::end(kTaken), op) == std::end(kTaken);
+}
+
 // An operator of two operands with the defaults of its further arguments (alpha) at hand.
 class Binary {
 public:
@@ -98,6 +106,7 @@ PyObject* apply2(const Binary& op, PyObject* a, PyObject* b) {
     PyObject* result = try_override_slot(op.name(), a, b);
     return result ? result : not_implemented();
   }
+  if (is_array_first(op.name(), x)) return not_implemented();
   if (!op.is_in_place()) promote_as_numpy(op.name(), a, x, b, y);
   return op.call(x.value(), y.value());
 }
@@ -179,7 +188,7 @@ PyObject* nb_matrix_multiply(PyObject* a, PyObject* b) {
     if (g_overrides_watched) [[unlikely]]
       if (PyObject* result = try_override_slot("matmul", a, b)) return result;
     Operand x, y;
-    if (!x.from(a) || !y.from(b) || x.value().is_number() || y.value().is_number()) {
+    if (!x.from(a) || !y.from(b) || x.value().is_number() || y.value().is_number() || x.is_array()) {
       PyObject* result = try_override_slot("matmul", a, b);
       return result ? result : not_implemented();
     }
