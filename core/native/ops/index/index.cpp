@@ -83,7 +83,7 @@ Row as_row(const Tensor& self, IndexPlan& p) {
 }
 
 // Into a contiguous tensor of the result's sizes.
-void read(const Tensor& out, const Tensor& self, IndexPlan p) {
+void read_dense(const Tensor& out, const Tensor& self, IndexPlan p) {
   auto into = [&](const Tensor& from, int64_t dim, const Tensor& at) {
     Dims sizes(from.sizes());
     sizes[dim] = at.numel();
@@ -96,6 +96,13 @@ void read(const Tensor& out, const Tensor& self, IndexPlan p) {
   }
   Row r = as_row(self, p);
   into(r.row, 0, r.at);
+}
+
+// Into a tensor that lies as read_strides says.
+void read(const Tensor& out, const Tensor& self, const IndexPlan& p) {
+  if (out.is_contiguous()) return read_dense(out, self, p);
+  Tensor ordered = self;
+  read_dense(out, ordered, in_memory_order(ordered, p));
 }
 
 void check_values(const Tensor& values, IntSpan result) {
@@ -130,7 +137,8 @@ void write(const Tensor& self, IndexPlan p, const Tensor& values, bool accumulat
 
 // --- reading
 Tensor index_positions_rule(const Tensor& self, TensorList indices) {
-  return outline(index_outline(self, indices).result, self.dtype(), self.device());
+  IndexPlan p = index_outline(self, indices);
+  return outline_strided(p.result, read_strides(self, p), self.dtype(), self.device());
 }
 void index_positions(const Tensor& out, const Tensor& self, TensorList indices) {
   Tensor x = self;
@@ -146,7 +154,7 @@ Tensor index_masks_rule(const Tensor& self, TensorList indices) {
 Tensor index_masks(const Tensor& self, TensorList indices) {
   Tensor x = self;
   IndexPlan p = make_index_plan(x, normalized_indices(x, indices));
-  Tensor out = empty_tensor(p.result, self.dtype(), self.device());
+  Tensor out = empty_strided_tensor(p.result, read_strides(x, p), self.dtype(), self.device());
   if (out.numel()) read(out, x, p);
   return out;
 }

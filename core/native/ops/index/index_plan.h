@@ -38,6 +38,10 @@ IndexPlan make_index_plan(const Tensor& self, const Positions& positions);
 void check_positions(const Tensor& self, IndexPlan& plan);
 // The same without positions, from shapes alone: a mask counts as one position. Every check but that of bounds.
 IndexPlan index_outline(const Tensor& self, TensorList indices);
+// Strides of what is read by a plan: dims that are not indexed keep the order in which they lie in self's memory.
+Dims read_strides(const Tensor& self, const IndexPlan& plan);
+// The same plan with those dims brought into that order, in self too, so that the result is contiguous.
+IndexPlan in_memory_order(Tensor& self, const IndexPlan& plan);
 // Bytes are truth values here, as they were before there was a dtype of those.
 inline bool is_mask(const Tensor& t) { return t.dtype() == DType::Bool || t.dtype() == DType::UInt8; }
 bool has_mask(TensorList indices);
