@@ -281,6 +281,9 @@ def test_small_things():
     assert tensors[0].tolist() == [12, 12]
     with pytest.raises(RuntimeError, match="one length"):
         ts._foreach_add(tensors, [1])
+    for call in (lambda: ts._foreach_add([], []), lambda: ts._foreach_zero_([]), lambda: ts._foreach_norm([])):
+        with pytest.raises(RuntimeError, match="at least one tensor"):
+            call()
     ts.testing.assert_allclose(ts.ones(1), ts.ones(1, dtype=ts.float64))
     parallel = nn.DataParallel(nn.Linear(2, 1))
     assert parallel(ts.ones(3, 2)).shape == (3, 1) and [*parallel.state_dict()] == ["module.weight", "module.bias"]

@@ -353,6 +353,7 @@ ERRORS: dict[str, tuple[Callable[[Any, Any], Any], type[Exception], str]] = {
     "scatter_dtype": (lambda x, at: x.scatter(0, at.view(1, 2), x.float()), RuntimeError, "same dtype"),
     "scatter_reduce": (lambda x, at: x.scatter_reduce(0, at.view(1, 2), x, "median"), RuntimeError, "reduce argument"),
     "index_select": (lambda x, at: x.index_select(0, at + 2), IndexError, "out of bounds"),
+    "index_select_of_nothing": (lambda x, at: x[:, :0].index_select(0, at + 2), IndexError, "out of bounds"),
     "index_select_2d": (lambda x, at: x.index_select(0, at.view(1, 2)), IndexError, "vector"),
     "index_add": (lambda x, at: x.index_add(0, at, x), RuntimeError, "Number of indices"),
     "take": (lambda x, at: ts.take(x, at + 12), IndexError, "out of bounds"),

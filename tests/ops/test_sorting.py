@@ -211,6 +211,7 @@ ERRORS: dict[str, tuple[Callable[[Any], Any], type[Exception], str]] = {
     "sort_dim": (lambda t: ts.sort(t, 2), IndexError, "out of range"),
     "topk": (lambda t: ts.topk(t, 5), RuntimeError, "out of range"),
     "kthvalue": (lambda t: ts.kthvalue(t, 0), RuntimeError, "out of range"),
+    "kthvalue_of_nothing": (lambda t: ts.kthvalue(t[:, :0], 1), IndexError, "non-zero size"),
     "median": (lambda t: ts.median(t[:, :0], 1), IndexError, "non-zero size"),
     "searchsorted": (lambda t: ts.searchsorted(t, t[0]), RuntimeError, "must match"),
     "searchsorted_side": (lambda t: ts.searchsorted(t[0], t, side="middle"), RuntimeError, "side can only be"),

@@ -32,7 +32,9 @@ def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None =
     if not theta.is_floating_point():
         raise ValueError(f"Expected theta to have floating point type, but got {theta.dtype}")
     dims = len(size) - 2
-    if dims not in (2, 3) or tuple(theta.shape) != (size[0], dims, dims + 1):
+    if dims not in (2, 3):
+        raise NotImplementedError(f"affine_grid: expected a size of 4 or 5 dimensions, got {tuple(size)}")
+    if tuple(theta.shape) != (size[0], dims, dims + 1):
         raise ValueError(
             f"affine_grid: expected theta (N, 2, 3) for size (N, C, H, W) or (N, 3, 4) for (N, C, D, H, W), "
             f"got {tuple(theta.shape)} for {tuple(size)}"

@@ -21,6 +21,11 @@ _TERNARY = ("addcdiv", "addcmul", "lerp")
 _NUMBER = {"maximum": "clamp_min", "minimum": "clamp_max"}
 
 
+def _check_tensors(name: str, tensors: Any) -> None:
+    if len(tensors) == 0:
+        raise RuntimeError(f"{name}: expected a list of at least one tensor, got an empty one")
+
+
 def _at(value: Any, k: int) -> Any:
     """The k-th of a list; a number, or a tensor of one, is for all."""
     return value[k] if isinstance(value, (list, tuple)) else value
@@ -37,6 +42,7 @@ def _call(name: str, suffix: str, tensor: Tensor, args: tuple[Any, ...], kwargs:
 
 def _make(name: str, suffix: str) -> Callable[..., Any]:
     def foreach(self: Any, *args: Any, **kwargs: Any) -> Any:
+        _check_tensors(foreach.__name__, self)
         lists = [a for a in (*args, *kwargs.values()) if isinstance(a, (list, tuple))]
         if any(len(other) != len(self) for other in lists):
             lengths = [len(self), *map(len, lists)]
@@ -54,6 +60,7 @@ def _make(name: str, suffix: str) -> Callable[..., Any]:
 
 def _foreach_norm(self: Any, ord: float = 2, dtype: Any = None) -> list[Tensor]:
     """The vector norm of each tensor."""
+    _check_tensors("_foreach_norm", self)
     return [operators()["linalg_vector_norm"](t, ord, dtype=dtype) for t in self]
 
 

@@ -28,7 +28,7 @@ def nonzero(input: Tensor, *, out: Tensor | None = None, as_tuple: bool = False)
     """
     if as_tuple:
         if out is not None:
-            raise TypeError("nonzero: expected either out= or as_tuple=True, got both")
+            raise RuntimeError("nonzero: expected either out= or as_tuple=True, got both")
         return tuple(_nonzero_numpy(input))
     return _nonzero(input) if out is None else _nonzero(input, out=out)  # type: ignore[no-any-return]
 

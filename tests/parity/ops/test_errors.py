@@ -229,6 +229,7 @@ BAD: dict[str, Callable[[Any], Any]] = {
     "combinations": lambda m: m.combinations(m.ones(2, 2)),
     "cartesian_prod": lambda m: m.cartesian_prod(m.ones(2, 2), m.ones(2)),
     "einsum": lambda m: m.einsum("ij,jk", m.ones(2, 3), m.ones(2, 3)),
+    "einsum of nothing": lambda m: m.einsum("a"),
     "einsum letters": lambda m: m.einsum("i->j", m.ones(2)),
     "as_strided": lambda m: m.ones(2).as_strided((3,), (1,)),
     "as_strided negative": lambda m: m.ones(2).as_strided((2,), (-1,)),
@@ -252,6 +253,14 @@ BAD: dict[str, Callable[[Any], Any]] = {
     "default dtype": lambda m: m.set_default_dtype(m.int64),
     "finfo": lambda m: m.finfo(m.int64),
     "iinfo": lambda m: m.iinfo(m.float32),
+    "index_select of nothing": lambda m: m.ones(3, 0).index_select(0, m.tensor([5])),
+    "kthvalue of nothing": lambda m: m.ones(2, 0).kthvalue(1, 1),
+    "lerp": lambda m: m.lerp(m.ones(2), m.ones(2).double(), 0.5),
+    "lerp weights": lambda m: m.ones(2).lerp_(m.ones(2), m.ones(2).double()),
+    "nonzero twice": lambda m: m.nonzero(m.ones(2), as_tuple=True, out=m.ones(2, 1, dtype=m.int64)),
+    "foreach of nothing": lambda m: m._foreach_add([], 1),
+    "affine_grid of a row": lambda m: m.nn.functional.affine_grid(m.ones(1, 2, 3), (1, 2, 2)),
+    "module to copy": lambda m: m.nn.Linear(2, 2).to("cpu", copy=True),
 }
 
 

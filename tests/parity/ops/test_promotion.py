@@ -45,7 +45,7 @@ def outcome(call: Callable[[], Any]) -> str:
 
 
 # PyTorch refuses these for what would be lost; elsewhere it refuses some combinations that have an obvious meaning.
-STRICT = {"mul_", "div_", "add out", "bitwise_and", "bitwise_left_shift", "mm", "index_put"}
+STRICT = {"mul_", "div_", "lerp", "add out", "bitwise_and", "bitwise_left_shift", "mm", "index_put"}
 
 
 def agree(name: str, ours: str, theirs: str, what: str) -> None:

@@ -5,6 +5,8 @@
 #include "ops/common/declare.h"
 #include "ops/common/raw.h"
 #include "ops/index/gather_scatter.h"
+#include "runtime/backend.h"
+#include <vector>
 
 namespace ts {
 
@@ -70,6 +72,17 @@ void gather(const Tensor& out, const Tensor& self, int64_t dim, const Tensor& in
   gather_into(to, from, d, at);
 }
 
+// Where nothing is picked no kernel looks at the positions.
+void check_positions_of_nothing(const Tensor& index, int64_t dim, int64_t size) {
+  if (!index->storage || index.device().is_meta()) return; // nor are there any
+  Tensor flat = raw_contiguous(raw_cast(index, DType::Int64));
+  std::vector<int64_t> host(static_cast<size_t>(flat.numel()));
+  copy_bytes_to_host(host.data(), flat, host.size() * sizeof(int64_t));
+  for (int64_t v : host)
+    TS_CHECK_INDEX(v >= 0 && v < size, "index_select: index ", v, " is out of bounds for dimension ", dim,
+                   " with size ", size);
+}
+
 Tensor index_select_rule(const Tensor& self, int64_t dim, const Tensor& index) {
   check_index_dtype(index, "index_select");
   check_same_device(self, index, "index_select");
@@ -82,6 +95,7 @@ Tensor index_select_rule(const Tensor& self, int64_t dim, const Tensor& index) {
   Tensor out = outline(sizes, self.dtype(), self.device());
   TS_CHECK_INDEX(out.numel() == 0 || self.ndim() == 0 || self.sizes()[d] > 0, "index is out of bounds for dimension ",
                  d, " with size 0");
+  if (out.numel() == 0 && self.ndim() > 0) check_positions_of_nothing(index, d, self.sizes()[d]);
   return out;
 }
 void index_select(const Tensor& out, const Tensor& self, int64_t dim, const Tensor& index) {

@@ -231,7 +231,7 @@ Term contract(Term a, Term b, uint64_t wanted, const Labels& order) {
 }
 
 Tensor einsum(const char* equation, TensorList operands) {
-  TS_CHECK(!operands.empty(), "einsum(): must provide at least one operand");
+  TS_CHECK_VALUE(!operands.empty(), "einsum(): must provide at least one operand");
   Equation e = parse(equation, operands);
   uint64_t wanted = set_of(e.output);
   Labels order = e.output;

@@ -127,11 +127,25 @@ const Op kLerpNearInplace("lerp_near_"), kLerpFarInplace("lerp_far_"), kLerpEach
 
 double magnitude(const Scalar& s) { return std::hypot(s.real(), s.imag()); }
 
+// Its tensors are of one dtype, a weight of one element apart, which counts as a number.
+void check_lerp(const Tensor& self, const Value& end, const Value& weight) {
+  auto check = [&](const Value& v, const char* name) {
+    if (v.tag != Tag::Tensor) return;
+    DType dtype = v.tensor->dtype;
+    TS_CHECK(dtype == self.dtype(), "lerp: expected ", name, " of the dtype of self, ", self.dtype(), ", got ", dtype,
+             "; convert one with .to()");
+  };
+  check(end, "end");
+  if (weight.tag == Tag::Tensor && weight.tensor->ndim > 0) check(weight, "weight");
+}
+
 Tensor lerp(const Tensor& self, const Value& end, const Value& weight) {
+  check_lerp(self, end, weight);
   if (weight.tag == Tag::Tensor) return (is_complex(self.dtype()) ? kLerpNear : kLerpEach)(self, end, weight);
   return (magnitude(weight.as_scalar()) < 0.5 ? kLerpNear : kLerpFar)(self, end, weight);
 }
 Tensor lerp_inplace(const Tensor& self, const Value& end, const Value& weight) {
+  check_lerp(self, end, weight);
   if (weight.tag == Tag::Tensor)
     return counted_once((is_complex(self.dtype()) ? kLerpNearInplace : kLerpEachInplace)(self, end, weight));
   return counted_once((magnitude(weight.as_scalar()) < 0.5 ? kLerpNearInplace : kLerpFarInplace)(self, end, weight));

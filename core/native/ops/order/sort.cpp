@@ -185,6 +185,7 @@ Pair picked(const Tensor& self, int64_t d, const Tensor& positions, bool keepdim
 Pair kthvalue(const Tensor& self, int64_t k, int64_t dim, bool keepdim) {
   check_selectable(self, "kthvalue");
   int64_t d = wrap_dim(dim, self.ndim(), "kthvalue"), size = self.ndim() ? self.sizes()[d] : 1;
+  TS_CHECK_INDEX(size > 0, "kthvalue: Expected reduction dim ", d, " to have non-zero size, got shape ", self.sizes());
   TS_CHECK(k >= 1 && k <= size, "kthvalue: selected number k out of range for dimension ", dim, ", got k = ", k,
            " for size ", size);
   if (self.ndim() == 0) {
