@@ -1,9 +1,22 @@
 """Forward and backward hooks of modules."""
 
+import gc
+
 import pytest
 import tesserack as ts
 from tesserack import nn
 from tesserack.nn.modules import module as module_file
+
+
+def test_handles_tell_the_dictionary_of_their_hook():
+    layer = nn.Linear(2, 2)
+    first, second = (layer.register_forward_hook(lambda *_: None) for _ in range(2))
+    assert first.hooks_dict_ref() is second.hooks_dict_ref() and [*first.hooks_dict_ref()] == [first.id, second.id]
+    first.remove()
+    assert [*second.hooks_dict_ref()] == [second.id]
+    del layer
+    gc.collect()
+    assert second.hooks_dict_ref() is None
 
 
 def test_forward_hooks_see_and_replace():

@@ -8,6 +8,7 @@ import weakref
 import pytest
 import tesserack as ts
 from tesserack import nn
+from tesserack.compat.shims.__future__ import set_overwrite_module_params_on_conversion
 
 
 class Net(nn.Module):
@@ -231,6 +232,23 @@ def test_to_refuses_integer_dtypes_and_odd_arguments():
             nn.Linear(1, 1).to(*odd)
     for fine in ((ts.float64, True), (ts.ones(1), True), ("cpu", None, True), (None, ts.float64, False)):
         nn.Linear(1, 1).to(*fine)
+
+
+def test_conversions_that_overwrite_parameters():
+    """By ``torch.__future__``: views of the old parameters go on showing these, which keep their values."""
+    layer = nn.Linear(2, 2)
+    layer(ts.ones(2)).sum().backward()
+    weight, seen = layer.weight, layer.weight[:]
+    set_overwrite_module_params_on_conversion(True)
+    try:
+        layer.double()
+    finally:
+        set_overwrite_module_params_on_conversion(False)
+    assert layer.weight is not weight and isinstance(layer.weight, nn.Parameter) and layer.weight.dtype == ts.float64
+    assert layer.weight.grad.dtype == ts.float64 and layer.weight.grad.tolist() == [[1, 1], [1, 1]]
+    assert weight.dtype == ts.float32 and seen._base is weight and ts.equal(seen, weight)
+    weight = layer.weight
+    assert layer.float().weight is weight
 
 
 def test_to_empty_keeps_shapes(device):

@@ -14,6 +14,10 @@ __all__ = ["RemovableHandle", "unserializable_hook", "warn_if_has_hooks"]
 _ids = itertools.count()
 
 
+def _no_table() -> None:
+    return None
+
+
 class RemovableHandle:
     """Returned by every ``register_*hook``: :meth:`remove` undoes the registration, once or more often.
 
@@ -33,6 +37,11 @@ class RemovableHandle:
         extra = extra_dict if isinstance(extra_dict, (list, tuple)) else () if extra_dict is None else (extra_dict,)
         self.id = next(_ids)
         self._tables = tuple(weakref.ref(table) for table in (hooks_dict, *extra))
+
+    @property
+    def hooks_dict_ref(self) -> Callable[[], Any]:
+        """Gives the dictionary that the hook stands in, or None once that is gone."""
+        return self._tables[0] if self._tables else _no_table
 
     def remove(self) -> None:
         """Forget the hook; does nothing if it, or its owner, is already gone."""

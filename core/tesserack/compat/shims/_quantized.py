@@ -35,13 +35,17 @@ class QuantizedType:
     """The dtype of a quantized tensor; ``storage`` is that of its integers."""
 
     is_floating_point = is_complex = False
-    is_signed = True
 
     def __init__(self, name: str, storage: ts.dtype, per_byte: int = 1) -> None:
         self.name = name
         self.storage = storage
         self.per_byte = per_byte
         self.itemsize = storage.itemsize
+
+    @property
+    def is_signed(self) -> bool:
+        """Not told, as by PyTorch: a zero point moves the numbers to where they are wanted."""
+        raise RuntimeError(f"is_signed: expected a dtype that is not quantized, got {self!r}; ask .storage.is_signed")
 
     def __repr__(self) -> str:
         return f"torch.{self.name}"

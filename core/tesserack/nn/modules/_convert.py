@@ -13,6 +13,9 @@ from tesserack.nn.parameter import Parameter, is_lazy
 
 Self = TypeVar("Self", bound="ConvertMixin")
 
+# Whether conversions make new parameters, so that views of the old ones go on showing these: torch.__future__ sets it.
+overwrites_parameters = False
+
 
 class _Once:
     """A function of tensors that gives the same result for the same buffer."""
@@ -66,7 +69,8 @@ class ConvertMixin:
                 grad = parameter.grad
                 parameter.grad = None
                 made = fn(parameter.data if is_lazy(parameter) else parameter)
-                if made.layout is not parameter.layout:  # another kind of tensor, which no data of this one can be
+                other_kind = made.layout is not parameter.layout  # which no data of this one can be
+                if other_kind or (overwrites_parameters and made is not parameter):
                     parameter = self._parameters[name] = Parameter(made.detach(), parameter.requires_grad)
                 elif made is not parameter:  # what was changed in place has counted that itself
                     _set_data(parameter, made)
@@ -162,6 +166,10 @@ def parse_to(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any, d
     dtype = kwargs.pop("dtype", None)
     options: dict[str, Any] = {n: kwargs.pop(n) for n in ("non_blocking", "memory_format") if n in kwargs}
     like = kwargs.pop("tensor", None)
+    if "copy" in kwargs:
+        raise RuntimeError(
+            "Module.to: expected no copy=, as modules change in place; try copy.deepcopy(module).to(...)"
+        )
     if kwargs or len(args) > 3:
         raise TypeError(f"Module.to: unexpected arguments {sorted(kwargs) or args}; expected device, dtype or tensor")
     by_device = not args or not isinstance(args[0], (Tensor, ts.dtype))  # (device, dtype, ...), else (tensor, ...)
