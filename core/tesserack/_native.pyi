@@ -1282,6 +1282,7 @@ _DeviceRange: Any
 _Existing: Any
 _LinAlgError: Any
 _LocalGroup: Any
+_RankRecorder: Any
 _Recording: Any
 _SocketGroup: Any
 _abi_version: Any
@@ -1357,12 +1358,14 @@ _pin_memory: Any
 _pop_keeping_hooks: Any
 _pop_saved_tensors_hooks: Any
 _pop_write_guard: Any
+_post_hook_count: Any
 _probe_again: Any
 _push_keeping_hooks: Any
 _push_saved_tensors_hooks: Any
 _push_write_guard: Any
 _python_backend: Any
 _queue_callback: Any
+_quick_calls: Any
 _read_kept_kernel: Any
 _real_device_name: Any
 _record_stream: Any

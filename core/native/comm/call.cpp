@@ -1,8 +1,12 @@
 #include "comm/call.h"
 #include "tensor/error.h"
+#include <algorithm>
+#include <charconv>
+#include <concepts>
 #include <cstdio>
 #include <cstring>
 #include <ctime>
+#include <string_view>
 
 namespace ts::comm {
 namespace {
@@ -14,11 +18,29 @@ uint64_t mixed(uint64_t h, uint64_t v) { // a step of splitmix64
   return h ^ (h >> 31);
 }
 
-std::string listed(Counts counts) {
-  std::string list;
-  for (size_t k = 0; k < counts.size() && list.size() < 60; ++k) list += (k ? ", " : "") + std::to_string(counts[k]);
-  return list.size() < 60 ? list : list + ", ...";
-}
+// Text of a limited length, with a closing zero: written for every collective, so by hand.
+class Text {
+public:
+  explicit Text(char* text) : at_(text), end_(text + kTextBytes - 1) {}
+  ~Text() { *at_ = 0; }
+  Text(const Text&) = delete;
+  Text& operator=(const Text&) = delete;
+  Text& operator<<(std::string_view part) {
+    const size_t n = std::min(part.size(), static_cast<size_t>(end_ - at_));
+    std::memcpy(at_, part.data(), n);
+    at_ += n;
+    return *this;
+  }
+  template <std::integral T> Text& operator<<(T number) {
+    char digits[24];
+    return *this << std::string_view(digits, std::to_chars(digits, digits + sizeof digits, number).ptr);
+  }
+  size_t size_since(const char* mark) const { return static_cast<size_t>(at_ - mark); }
+  const char* mark() const { return at_; }
+
+private:
+  char *at_, *end_;
+};
 
 } // namespace
 
@@ -47,16 +69,25 @@ uint64_t signature(const Call& call, uint64_t number, Counts counts) {
   return s;
 }
 
-void describe(char* text, const Call& call, uint64_t number, Counts counts) {
-  const auto n = static_cast<unsigned long long>(number);
-  if (call.dtype == DType::Undefined) {
-    std::snprintf(text, kTextBytes, "%s #%llu%s%s", call.op, n, *call.where ? " at " : "", call.where);
-    return;
+void describe(char* to, const Call& call, uint64_t number, Counts counts) {
+  const std::string_view where = call.where, op = call.op;
+  Text text(to);
+  text << op << " #" << number;
+  if (call.dtype != DType::Undefined) {
+    text << " of " << name(call.dtype) << "[";
+    const char* first = text.mark();
+    for (size_t k = 0; k < counts.size(); ++k) {
+      if (text.size_since(first) >= 60) {
+        text << ", ...";
+        break;
+      }
+      if (k) text << ", ";
+      text << counts[k];
+    }
+    text << "]";
   }
-  const bool reduces = std::strstr(call.op, "reduce");
-  std::snprintf(text, kTextBytes, "%s #%llu of %s[%s]%s%s%s%s", call.op, n, std::string(name(call.dtype)).c_str(),
-                listed(counts).c_str(), *call.where ? " at " : "", call.where, reduces ? ", " : "",
-                reduces ? name(call.reduction) : "");
+  if (!where.empty()) text << " at " << where;
+  if (call.dtype != DType::Undefined && op.find("reduce") != op.npos) text << ", " << name(call.reduction);
 }
 
 Patience letter_patience(const Call& call, int64_t count, const char* direction, int other) {

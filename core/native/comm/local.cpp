@@ -1,12 +1,14 @@
 #include "comm/local.h"
 #include <algorithm>
 #include <cstring>
+#include <numeric>
+#include <utility>
 
 namespace ts::comm {
 namespace {
 
 // Few bytes are combined by every rank, which saves a meeting.
-constexpr int64_t kSmallBytes = 8192;
+constexpr size_t kSmallBytes = 8192;
 
 const std::byte* advance(const void* p, size_t bytes) { return static_cast<const std::byte*>(p) + bytes; }
 std::byte* advance(void* p, size_t bytes) { return static_cast<std::byte*>(p) + bytes; }
@@ -66,49 +68,107 @@ void LocalGroup::broadcast(const Call& call, void* data, int64_t count) {
   } while (done < total);
 }
 
-void LocalGroup::reduce_rounds(const Call& call, const void* from, void* to, int64_t count, bool wanted) {
+// Elements that lie in one place or in several, as if they were in one.
+class LocalGroup::Pieces {
+public:
+  Pieces(Parts parts, Counts counts, size_t item) : parts_(parts), counts_(counts), item_(item) {}
+  size_t total() const { return static_cast<size_t>(std::accumulate(counts_.begin(), counts_.end(), int64_t{0})); }
+  // Where an element is, if all are in one place.
+  std::byte* alone(size_t element) const { return parts_.size() == 1 ? advance(parts_[0], element * item_) : nullptr; }
+  void read(std::byte* to, size_t from, size_t n) const {
+    walk(from, n, [&](std::byte* piece, size_t bytes) { move_bytes(std::exchange(to, to + bytes), piece, bytes); });
+  }
+  void write(const std::byte* from, size_t at, size_t n) const {
+    walk(at, n, [&](std::byte* piece, size_t bytes) { move_bytes(piece, std::exchange(from, from + bytes), bytes); });
+  }
+
+private:
+  template <class F> void walk(size_t from, size_t n, F&& f) const {
+    for (size_t k = 0; k < parts_.size() && n; ++k) {
+      const size_t count = static_cast<size_t>(counts_[k]);
+      if (from < count) {
+        const size_t some = std::min(n, count - from);
+        f(advance(parts_[k], from * item_), some * item_);
+        n -= some;
+        from = 0;
+      } else {
+        from -= count;
+      }
+    }
+  }
+  Parts parts_;
+  Counts counts_;
+  size_t item_;
+};
+
+void LocalGroup::reduce_rounds(const Call& call, const Pieces& from, const Pieces& to, bool wanted) {
   check_reduction(call.op, call.reduction, call.dtype);
+  const size_t item = static_cast<size_t>(item_size(call.dtype)), total = from.total();
+  const int64_t count = static_cast<int64_t>(total);
   Patience patience = begin(call, {&count, 1});
-  const size_t item = static_cast<size_t>(item_size(call.dtype)), total = static_cast<size_t>(count);
-  const bool small = count * static_cast<int64_t>(item) <= kSmallBytes;
-  const size_t size = static_cast<size_t>(ranks());
-  std::vector<const void*> sources(size);
+  const size_t size = static_cast<size_t>(ranks()), me = static_cast<size_t>(rank());
+  const void* sources[kMaxRanks];
+  auto point = [&](size_t offset) {
+    for (size_t k = 0; k < size; ++k) sources[k] = theirs(static_cast<int>(k)) + offset * item;
+  };
+  auto join = [&](void* out, size_t n) { combine(out, {sources, size}, n, call.dtype, call.reduction); };
   size_t done = 0;
   do {
     const size_t n = std::min(chunk(call.dtype), total - done);
-    move_bytes(mine(), advance(from, done * item), n * item);
-    meet(patience);
-    auto point = [&](size_t offset) {
-      for (size_t k = 0; k < size; ++k) sources[k] = theirs(static_cast<int>(k)) + offset * item;
-    };
-    if (small) {
+    if (total * item <= kSmallBytes) {
+      from.read(mine(), done, n);
+      meet(patience);
       point(0);
-      if (wanted) combine(advance(to, done * item), sources, n, call.dtype, call.reduction);
+      if (wanted && to.alone(done))
+        join(to.alone(done), n);
+      else if (wanted) {
+        std::byte joined[kSmallBytes];
+        join(joined, n);
+        to.write(joined, done, n);
+      }
     } else {
-      // Each rank combines a share, whole lines of the cache, in its own buffer.
+      // Each rank combines a share, whole lines of the cache, in its own buffer; nobody else reads its elements of it.
       const size_t line = 64 / std::min<size_t>(item, 64), share = ((n + size - 1) / size + line - 1) / line * line;
       auto begin_of = [&](size_t k) { return std::min(n, k * share); };
-      const size_t first = begin_of(static_cast<size_t>(rank())), last = begin_of(static_cast<size_t>(rank()) + 1);
+      const size_t first = begin_of(me), last = begin_of(me + 1);
+      const std::byte* own = from.alone(done + first);
+      from.read(mine(), done, own ? first : n);
+      if (own) from.read(mine() + last * item, done + last, n - last);
+      meet(patience);
       point(first);
-      if (last > first) combine(mine() + first * item, sources, last - first, call.dtype, call.reduction);
+      if (own) sources[me] = own;
+      if (last > first) join(mine() + first * item, last - first);
       segment_.barrier(patience);
       for (size_t k = 0; wanted && k < size; ++k)
-        move_bytes(advance(to, (done + begin_of(k)) * item), theirs(static_cast<int>(k)) + begin_of(k) * item,
-                   (begin_of(k + 1) - begin_of(k)) * item);
+        to.write(theirs(static_cast<int>(k)) + begin_of(k) * item, done + begin_of(k), begin_of(k + 1) - begin_of(k));
     }
     done += n;
     ++round_;
   } while (done < total);
 }
 
-void LocalGroup::all_reduce(const Call& call, const void* from, void* to, int64_t count) {
+void LocalGroup::reduce_whole(const Call& call, const void* from, void* to, int64_t count, bool wanted) {
+  TS_CHECK_VALUE(count >= 0, call.op, ": expected numbers of elements, got ", count);
+  const size_t item = static_cast<size_t>(item_size(call.dtype));
+  void* const given = const_cast<void*>(from); // read only
   std::lock_guard lock(mutex_);
-  reduce_rounds(call, from, to, count, true);
+  reduce_rounds(call, Pieces({&given, 1}, {&count, 1}, item), Pieces({&to, 1}, {&count, 1}, item), wanted);
+}
+
+void LocalGroup::all_reduce(const Call& call, const void* from, void* to, int64_t count) {
+  reduce_whole(call, from, to, count, true);
+}
+
+void LocalGroup::all_reduce_parts(const Call& call, Parts parts, Counts counts) {
+  check_call(call, counts, ranks());
+  TS_CHECK_VALUE(parts.size() == counts.size(), call.op, ": expected as many counts as parts");
+  const Pieces pieces(parts, counts, static_cast<size_t>(item_size(call.dtype)));
+  std::lock_guard lock(mutex_);
+  reduce_rounds(call, pieces, pieces, true);
 }
 
 void LocalGroup::reduce(const Call& call, const void* from, void* to, int64_t count) {
-  std::lock_guard lock(mutex_);
-  reduce_rounds(call, from, to, count, rank() == call.root);
+  reduce_whole(call, from, to, count, rank() == call.root);
 }
 
 void LocalGroup::gather_rounds(const Call& call, const void* from, Parts to, Counts counts, bool wanted) {

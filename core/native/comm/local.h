@@ -22,6 +22,8 @@ public:
   void barrier(const Call& call) override;
   void broadcast(const Call& call, void* data, int64_t count) override;
   void all_reduce(const Call& call, const void* from, void* to, int64_t count) override;
+  // all_reduce of tensors that lie apart, as of one that holds them all: other ranks may hold such a one.
+  void all_reduce_parts(const Call& call, Parts parts, Counts counts);
   void reduce(const Call& call, const void* from, void* to, int64_t count) override;
   void all_gather(const Call& call, const void* from, Parts to, Counts counts) override;
   void gather(const Call& call, const void* from, Parts to, Counts counts) override;
@@ -39,7 +41,9 @@ private:
   void meet(const Patience& patience); // the first barrier of a collective: compares signatures
   std::byte* mine();                   // this round's buffer
   const std::byte* theirs(int rank) { return segment_.slot(rank, static_cast<int>(round_ % 2)); }
-  void reduce_rounds(const Call& call, const void* from, void* to, int64_t count, bool wanted);
+  class Pieces;
+  void reduce_rounds(const Call& call, const Pieces& from, const Pieces& to, bool wanted);
+  void reduce_whole(const Call& call, const void* from, void* to, int64_t count, bool wanted);
   void gather_rounds(const Call& call, const void* from, Parts to, Counts counts, bool wanted);
   size_t chunk(DType t, int parts = 1) const {
     return kSlotBytes / static_cast<size_t>(parts) / 64 * 64 / static_cast<size_t>(item_size(t));

@@ -67,8 +67,18 @@ struct Xor {
   template <class T> static T of(T a, T b) { return static_cast<T>(a ^ b); }
 };
 
+// What nothing is held for: two sources of the dtype that is added in, by far the commonest. `out` may be one of them.
+template <class F, class T> void fold_pair(T* out, const T* a, const T* b, size_t count, T factor) {
+#pragma GCC ivdep
+  for (size_t k = 0; k < count; ++k) out[k] = F::of(a[k], b[k]) * factor;
+}
+
 template <class F, class T> void fold(void* out, std::span<const void* const> sources, size_t count, double divide_by) {
   using W = typename Wide<T>::type;
+  if constexpr (std::is_floating_point_v<T>)
+    if (sources.size() == 2) // half of a sum is what it is divided by two
+      return fold_pair<F, T>(static_cast<T*>(out), static_cast<const T*>(sources[0]), static_cast<const T*>(sources[1]),
+                             count, static_cast<T>(1 / divide_by));
   W held[kBlock];
   for (size_t begin = 0; begin < count; begin += kBlock) {
     const size_t n = std::min(kBlock, count - begin);
@@ -109,6 +119,9 @@ void fold_bool(Reduction r, void* out, std::span<const void* const> sources, siz
   any ? fold<Or, uint8_t>(out, sources, count, 1) : fold<And, uint8_t>(out, sources, count, 1);
 }
 
+bool is_of_bits(Reduction r) { return r == Reduction::And || r == Reduction::Or || r == Reduction::Xor; }
+bool is_of_order(Reduction r) { return r == Reduction::Minimum || r == Reduction::Maximum; }
+
 } // namespace
 
 const char* name(Reduction r) {
@@ -116,19 +129,20 @@ const char* name(Reduction r) {
   return kNames[static_cast<int>(r)];
 }
 
+bool has_meaning(Reduction r, DType t) {
+  if (is_storage_dtype(t)) return false;
+  if (is_of_bits(r)) return is_integral(t, true);
+  if (is_of_order(r)) return !is_complex(t);
+  return r != Reduction::Average || is_floating(t) || is_complex(t);
+}
+
 void check_reduction(const char* op, Reduction r, DType t) {
   TS_CHECK_TYPE(!is_storage_dtype(t), op, ": expected elements of a dtype that can be added, got ", t,
                 "; try a view of another dtype, or .to()");
-  const bool bits = r == Reduction::And || r == Reduction::Or || r == Reduction::Xor;
-  const bool order = r == Reduction::Minimum || r == Reduction::Maximum;
-  const bool meant = bits                      ? is_integral(t, true)
-                     : order                   ? !is_complex(t)
-                     : r == Reduction::Average ? is_floating(t) || is_complex(t)
-                                               : true;
-  TS_CHECK(meant, op, ": ", name(r), " has no meaning for ", t, "; expected ",
-           bits    ? "integers or bool"
-           : order ? "real numbers"
-                   : "floating or complex numbers, or ReduceOp.SUM and a division");
+  TS_CHECK(has_meaning(r, t), op, ": ", name(r), " has no meaning for ", t, "; expected ",
+           is_of_bits(r)    ? "integers or bool"
+           : is_of_order(r) ? "real numbers"
+                            : "floating or complex numbers, or ReduceOp.SUM and a division");
 }
 
 void combine(void* out, std::span<const void* const> sources, size_t count, DType t, Reduction r) {

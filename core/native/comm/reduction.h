@@ -9,6 +9,7 @@ namespace ts::comm {
 enum class Reduction : int { Sum, Average, Product, Minimum, Maximum, And, Or, Xor };
 
 const char* name(Reduction r); // "sum"
+bool has_meaning(Reduction r, DType t);
 // NotImplementedError of what has no meaning: bits of floats, an order of complex numbers, an average of integers.
 void check_reduction(const char* op, Reduction r, DType t);
 // out[i] = sources[0][i] ∘ sources[1][i] ∘ ...; out may be one of the sources. Halves are added up in float32.

@@ -6,9 +6,11 @@
 #include "comm/local.h"
 #include "comm/sockets.h"
 #include "python/comm_bindings.h"
+#include "python/comm_quick.h"
 #include "python/types.h"
 #include "runtime/interpreter.h"
 #include <limits>
+#include <optional>
 
 namespace pb = pybind11;
 
@@ -112,6 +114,48 @@ void define(pb::class_<Group>& c) {
   });
 }
 
+using comm::Recorder;
+
+pb::dict told(const Recorder::Entry& e) {
+  static constexpr const char* kStates[] = {"scheduled", "started", "completed", "failed"};
+  pb::dict d;
+  d["kind"] = e.message ? "message" : "collective";
+  d["number"] = e.number;
+  d["op"] = e.op;
+  d["of"] = e.of;
+  d["where"] = e.where;
+  d["state"] = kStates[static_cast<int>(e.state)];
+  d["called"] = e.called;
+  if (e.state >= Recorder::State::Started) d["started"] = e.started;
+  if (e.state >= Recorder::State::Completed) d["ended"] = e.ended;
+  if (e.state == Recorder::State::Failed) d["error"] = e.error;
+  return d;
+}
+
+// A ring of what a rank did, see distributed/_recorder.py.
+void define(pb::class_<Recorder>& c) {
+  c.def(pb::init<>());
+  c.def("begin", [](Recorder& r, const std::string& op, const std::string& of, const std::string& where, bool message) {
+    Recorder::Entry& e = r.begin(message);
+    e.op = op, e.of = of, e.where = where;
+    return e.serial;
+  });
+  c.def("start", [](Recorder& r, uint64_t serial) {
+    if (Recorder::Entry* e = r.find(serial)) r.start(*e);
+  });
+  c.def("end", [](Recorder& r, uint64_t serial, const std::optional<std::string>& error) {
+    Recorder::Entry* e = r.find(serial);
+    if (!e) return;
+    if (error) e->error = *error;
+    r.end(*e, error.has_value());
+  });
+  c.def("told", [](const Recorder& r) {
+    pb::list found;
+    r.each([&](const Recorder::Entry& e) { found.append(told(e)); });
+    return found;
+  });
+}
+
 } // namespace
 
 void init_comm(PyObject* module) {
@@ -119,8 +163,24 @@ void init_comm(PyObject* module) {
   using namespace pybind11::literals;
   pb::class_<Group> c(m, "_Communicator");
   define(c);
+  pb::class_<Recorder> recorder(m, "_RankRecorder");
+  define(recorder);
+  m.def("_quick_calls", [](pb::object group, pb::object recorder) {
+    auto made = std::make_unique<Quick>();
+    made->group = group.cast<Group*>();
+    made->recorder = recorder.cast<Recorder*>();
+    made->kept_group = PyRef::borrow(group.ptr());
+    made->kept_recorder = PyRef::borrow(recorder.ptr());
+    return pb::reinterpret_steal<pb::object>(quick_calls(std::move(made)));
+  });
   pb::class_<LocalGroup, Group>(m, "_LocalGroup")
       .def(pb::init<int, int, int>(), "descriptor"_a, "rank"_a, "ranks"_a)
+      .def("all_reduce_parts",
+           [](LocalGroup& g, const Addresses& parts, const std::vector<int64_t>& counts, pb::handle dtype,
+              int reduction, double timeout, const std::string& where) {
+             Call call{"all_reduce", dtype_of(dtype), timeout, where.c_str(), 0, reduction_of(reduction)};
+             released([&] { g.all_reduce_parts(call, pointers(parts), counts); });
+           })
       .def_static("bytes_for", &comm::Segment::bytes_for, "ranks"_a);
   // Raises what a reduction has no meaning for.
   m.def("_check_reduction", [](const char* op, pb::handle dtype, int reduction) {

@@ -7,13 +7,20 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import tesserack as ts
-from tesserack import Tensor
+from tesserack import Tensor, _native
 from tesserack.distributed import _collectives as over
-from tesserack.distributed._memory import flat
+from tesserack.distributed._group import ProcessGroup
+from tesserack.distributed._memory import flat, on_host
 from tesserack.distributed._reduce_op import ReduceOp
 from tesserack.distributed._work import Work
 
-__all__ = ["all_gather_coalesced", "all_reduce_coalesced", "broadcast_coalesced"]
+__all__ = [
+    "all_gather_coalesced",
+    "all_reduce_coalesced",
+    "all_reduce_parts",
+    "broadcast_coalesced",
+    "may_be_part",
+]
 
 
 def _flattened(tensors: Sequence[Tensor]) -> Tensor:
@@ -62,6 +69,37 @@ def all_reduce_coalesced(
         return _Spreading(work, data, parts)
     _spread(data, parts)
     return None
+
+
+def may_be_part(tensor: Tensor, like: Tensor) -> bool:
+    """Whether a tensor lies in the host's memory as another one does, so that it can be a part of a reduction."""
+    return (
+        type(tensor) is Tensor
+        and tensor.layout is ts.strided
+        and tensor.dtype is like.dtype
+        and tensor.shape == like.shape
+        and tensor.stride() == like.stride()
+        and on_host(tensor)
+        and tensor.device == like.device
+        and not (tensor.is_complex() or tensor.is_neg())
+    )
+
+
+def all_reduce_parts(tensors: Sequence[Tensor], op: Any, made: ProcessGroup) -> Work:
+    """:func:`all_reduce` by itself of tensors on the host that fill their memory, as of one that holds them all, where
+    the group's engine ``takes_parts``: none is copied."""
+    call, code = made.call(), op.op.value
+    parts = [tensor.detach() for tensor in tensors]
+    shape = f"{str(parts[0].dtype).rpartition('.')[2]}[{sum(part.numel() for part in parts)}]"
+
+    def job() -> None:
+        made.engine.all_reduce_parts(parts, code, call)
+        for part in parts:
+            _native._increment_version(part)
+
+    work = made.run("all_reduce", call, job, True, list(tensors), parts[0], shape)
+    assert work is not None
+    return work
 
 
 def all_gather_coalesced(

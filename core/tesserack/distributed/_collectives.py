@@ -105,6 +105,12 @@ def all_reduce(tensor: Tensor, op: Any = ReduceOp.SUM, group: Any = None, async_
     made = resolve(group)
     if made is None:
         return None
+    if not async_op and (quick := made.quick()) is not None:
+        try:
+            if quick.all_reduce(tensor, op, made.seconds):
+                return None
+        except BaseException as error:
+            raise made.told(error) from None
     if isinstance(tensor, Tensor) and tensor.layout is ts.sparse_coo:
         return _all_reduce_sparse(tensor, op, made, async_op)
     code, factor = _reduction("all_reduce", op, tensor)
@@ -430,6 +436,12 @@ def barrier(group: Any = None, async_op: bool = False, device_ids: Any = None, t
     made = resolve(group)
     if made is None:
         return None
+    if not async_op and timeout is None and (quick := made.quick()) is not None:
+        try:
+            if quick.barrier(made.seconds):
+                return None
+        except BaseException as error:
+            raise made.told(error) from None
     call = made.call(timeout)
     return made.run("barrier", call, lambda: made.engine.barrier(call), async_op, [])
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-__all__ = ["Call", "Engine"]
+__all__ = ["Call", "Engine", "QuickCalls"]
 
 
 class Call(NamedTuple):
@@ -13,6 +13,14 @@ class Call(NamedTuple):
 
     timeout: float  #: seconds
     where: str = ""  #: the user's line, for messages
+
+
+class QuickCalls(NamedTuple):
+    """Whole collectives by one call each, recorder and messages included. What they do not do returns False, and
+    nothing has happened."""
+
+    all_reduce: Callable[[Any, Any, float], bool]  #: tensor, reduction, seconds
+    barrier: Callable[[float], bool]
 
 
 class Engine:
@@ -24,9 +32,14 @@ class Engine:
     """
 
     name = "engine"
+    quick: QuickCalls | None = None
+    takes_parts = False
 
     def __init__(self, rank: int, size: int) -> None:
         self.rank, self.size = rank, size
+
+    def prepare(self, recorder: Any) -> None:
+        """The group's recorder, for what is done by :attr:`quick`."""
 
     def barrier(self, call: Call) -> None:
         """Wait for all ranks."""
@@ -39,6 +52,11 @@ class Engine:
     def all_reduce(self, source: Any, target: Any, op: int, call: Call) -> None:
         """Elements combined over all ranks; ``target`` may be ``source``."""
         raise self._lacks("all_reduce")
+
+    def all_reduce_parts(self, tensors: Sequence[Any], op: int, call: Call) -> None:
+        """As :meth:`all_reduce` of one tensor that holds all of these, in place; where ``takes_parts``. Some ranks may
+        call the one, some the other."""
+        raise self._lacks("all_reduce_parts")
 
     def reduce(self, source: Any, target: Any, op: int, root: int, call: Call) -> None:
         """The same on the root alone."""

@@ -9,7 +9,6 @@ from tesserack import Tensor
 from tesserack.distributed._engine import Call, Engine
 from tesserack.distributed._group import ProcessGroup, refuse_traced, user_line
 from tesserack.distributed._memory import shape_text
-from tesserack.distributed._recorder import written
 from tesserack.distributed._work import Work
 
 __all__ = ["FakeEngine", "FakeGroup"]
@@ -110,10 +109,17 @@ class FakeGroup(ProcessGroup):
     engine: FakeEngine
 
     def run(
-        self, op: str, call: Call, job: Callable[[], Any], async_op: bool, result: Any, of: Tensor | None = None
+        self,
+        op: str,
+        call: Call,
+        job: Callable[[], Any],
+        async_op: bool,
+        result: Any,
+        of: Tensor | None = None,
+        shape: str = "",
     ) -> Work | None:
         refuse_traced(op)
-        entry = self.recorder.begin(op, "" if of is None else shape_text(of), call.where)
+        entry = self.recorder.begin(op, shape or ("" if of is None else shape_text(of)), call.where)
         work, _ = self._done(op, entry, job, result)
         if async_op:
             return work
@@ -131,10 +137,10 @@ class FakeGroup(ProcessGroup):
         work.wait()
         return given if isinstance(given, int) else -1
 
-    def _done(self, op: str, entry: dict[str, Any], job: Callable[[], Any], result: Any) -> tuple[Work, Any]:
+    def _done(self, op: str, entry: int, job: Callable[[], Any], result: Any) -> tuple[Work, Any]:
         if clock is not None:
             clock.advance()
-        with written(entry):
+        with self.recorder.written(entry):
             given = job()
         if clock is None:
             return _SimulatedWork(result, 0.0), given

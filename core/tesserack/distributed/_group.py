@@ -10,9 +10,10 @@ from datetime import timedelta
 from typing import Any
 
 from tesserack import Tensor, _native
-from tesserack.distributed._engine import Call, Engine
+from tesserack.distributed._engine import Call, Engine, QuickCalls
+from tesserack.distributed._errors import DistBackendError
 from tesserack.distributed._memory import shape_text
-from tesserack.distributed._recorder import Recorder, written
+from tesserack.distributed._recorder import Recorder, dump_where_asked
 from tesserack.distributed._work import Runner, Work
 
 __all__ = ["ProcessGroup", "user_line"]
@@ -53,6 +54,7 @@ class ProcessGroup:
         self.group_desc = name
         self.splits: dict[str, int] = {}  # groups made of this one, by their ranks
         self.recorder = Recorder()
+        engine.prepare(self.recorder)
         self._collectives = Runner(f"collectives of {name}")
         self._letters: dict[tuple[str, int], Runner] = {}
         self._lock = threading.RLock()
@@ -91,10 +93,29 @@ class ProcessGroup:
         self.splits[key] = self.splits.get(key, 0) + 1
         return f"{self.group_name}/{key}/{self.splits[key]}"
 
+    @property
+    def timeout(self) -> timedelta:
+        """How long its calls wait where they do not say it themselves."""
+        return self._timeout
+
+    @timeout.setter
+    def timeout(self, timeout: timedelta) -> None:
+        self._timeout, self.seconds = timeout, timeout.total_seconds()
+
+    def quick(self) -> QuickCalls | None:
+        """What does common calls at once, while nothing else is under way."""
+        return self.engine.quick if self._collectives._under_way == 0 else None
+
+    def told(self, error: BaseException) -> BaseException:
+        """What a call raises that was done at once, written down where traces are asked for."""
+        dump_where_asked()
+        return DistBackendError(str(error)) if type(error) is RuntimeError else error
+
     def call(self, timeout: timedelta | float | None = None) -> Call:
         """What a collective called here says of itself."""
-        asked = self.timeout if timeout is None else timeout
-        return Call(asked.total_seconds() if isinstance(asked, timedelta) else float(asked), user_line())
+        if timeout is None:
+            return Call(self.seconds, user_line())
+        return Call(timeout.total_seconds() if isinstance(timeout, timedelta) else float(timeout), user_line())
 
     def profiled(self, op: str, of: Tensor | None) -> contextlib.AbstractContextManager[None]:
         """An event of the profiler, where one records, by PyTorch's name: ``gloo:all_reduce``."""
@@ -106,15 +127,22 @@ class ProcessGroup:
         return event
 
     def run(
-        self, op: str, call: Call, job: Callable[[], Any], async_op: bool, result: Any, of: Tensor | None = None
+        self,
+        op: str,
+        call: Call,
+        job: Callable[[], Any],
+        async_op: bool,
+        result: Any,
+        of: Tensor | None = None,
+        shape: str = "",
     ) -> Work | None:
         """Do a collective after those before it: now, or by itself."""
         refuse_traced(op)
-        entry = self.recorder.begin(op, "" if of is None else shape_text(of), call.where)
+        entry = self.recorder.begin(op, shape or ("" if of is None else shape_text(of)), call.where)
         event = self.profiled(op, of)
 
         def noted() -> Any:
-            with written(entry), event:
+            with self.recorder.written(entry), event:
                 return job()
 
         if not async_op and self._collectives.idle:
@@ -138,7 +166,7 @@ class ProcessGroup:
         event = self.profiled("send" if op == "send" else "recvAnySource" if peer < 0 else "recv", tensor)
 
         def noted() -> Any:
-            with written(entry), event:
+            with self.recorder.written(entry), event:
                 return job()
 
         runner = self._letters.get((op, peer))

@@ -12,13 +12,15 @@ import secrets
 import socket
 import struct
 import time
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
 from tesserack import _native
+from tesserack.distributed._engine import Call
 from tesserack.distributed._errors import DistError
 from tesserack.distributed._gathering import GRACE
-from tesserack.distributed._native_engine import NativeEngine
+from tesserack.distributed._native_engine import NativeEngine, lists, told
 
 __all__ = ["ElsewhereError", "LocalEngine"]
 
@@ -137,6 +139,7 @@ class LocalEngine(NativeEngine):
     """Collectives through shared memory (``core/native/comm``)."""
 
     name = "local"
+    takes_parts = True
 
     def __init__(self, store: Any, prefix: str, rank: int, size: int, timeout: float) -> None:
         super().__init__(rank, size)
@@ -146,3 +149,6 @@ class LocalEngine(NativeEngine):
             )
         first = rank == 0
         self._group = _share(store, prefix, size, timeout) if first else _receive(store, prefix, rank, size, timeout)
+
+    def all_reduce_parts(self, tensors: Sequence[Any], op: int, call: Call) -> None:
+        told(self._group.all_reduce_parts, *lists(tensors), tensors[0].dtype, op, *call)

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tesserack.distributed._engine import Call, Engine
+from tesserack import _native
+from tesserack.distributed._engine import Call, Engine, QuickCalls
 from tesserack.distributed._errors import DistBackendError
 
-__all__ = ["NativeEngine"]
+__all__ = ["NativeEngine", "lists", "told"]
 
 
-def _told(call: Callable[..., Any], *arguments: Any) -> Any:
+def told(call: Callable[..., Any], *arguments: Any) -> Any:
     """The native call, whose errors are those of ``torch.distributed``."""
     try:
         return call(*arguments)
@@ -36,54 +37,59 @@ class NativeEngine(Engine):
 
     _group: Any
 
+    def prepare(self, recorder: Any) -> None:
+        self.quick = QuickCalls(*_native._quick_calls(self._group, recorder.ring))
+
     def barrier(self, call: Call) -> None:
-        _told(self._group.barrier, *call)
+        told(self._group.barrier, *call)
 
     def broadcast(self, tensor: Any, root: int, call: Call) -> None:
-        _told(self._group.broadcast, tensor.data_ptr(), tensor.numel(), tensor.dtype, root, *call)
+        told(self._group.broadcast, tensor.data_ptr(), tensor.numel(), tensor.dtype, root, *call)
 
     def all_reduce(self, source: Any, target: Any, op: int, call: Call) -> None:
         arguments = source.data_ptr(), target.data_ptr(), source.numel(), source.dtype, op
-        _told(self._group.all_reduce, *arguments, *call)
+        told(self._group.all_reduce, *arguments, *call)
 
     def reduce(self, source: Any, target: Any, op: int, root: int, call: Call) -> None:
         arguments = source.data_ptr(), target.data_ptr(), source.numel(), source.dtype, op, root
-        _told(self._group.reduce, *arguments, *call)
+        told(self._group.reduce, *arguments, *call)
 
     def all_gather(self, source: Any, targets: Sequence[Any], call: Call) -> None:
-        _told(self._group.all_gather, source.data_ptr(), *_lists(targets), source.dtype, *call)
+        told(self._group.all_gather, source.data_ptr(), *lists(targets), source.dtype, *call)
 
     def gather(self, source: Any, targets: Sequence[Any], counts: Sequence[int], root: int, call: Call) -> None:
         to = [t.data_ptr() for t in targets]
-        _told(self._group.gather, source.data_ptr(), to, list(counts), source.dtype, root, *call)
+        told(self._group.gather, source.data_ptr(), to, list(counts), source.dtype, root, *call)
 
     def scatter(self, sources: Sequence[Any], target: Any, counts: Sequence[int], root: int, call: Call) -> None:
         given = [t.data_ptr() for t in sources]
-        _told(self._group.scatter, given, target.data_ptr(), list(counts), target.dtype, root, *call)
+        told(self._group.scatter, given, target.data_ptr(), list(counts), target.dtype, root, *call)
 
     def reduce_scatter(self, sources: Sequence[Any], target: Any, op: int, call: Call) -> None:
-        given, counts = _lists(sources)
-        _told(self._group.reduce_scatter, given, target.data_ptr(), counts, target.dtype, op, *call)
+        given, counts = lists(sources)
+        told(self._group.reduce_scatter, given, target.data_ptr(), counts, target.dtype, op, *call)
 
     def all_to_all(self, sources: Sequence[Any], targets: Sequence[Any], call: Call) -> None:
-        _told(self._group.all_to_all, *_lists(sources), *_lists(targets), sources[0].dtype, *call)
+        told(self._group.all_to_all, *lists(sources), *lists(targets), sources[0].dtype, *call)
 
     def send(self, tensor: Any, to: int, tag: int, call: Call) -> None:
-        _told(self._group.send, tensor.data_ptr(), tensor.numel(), tensor.dtype, to, tag, *call)
+        told(self._group.send, tensor.data_ptr(), tensor.numel(), tensor.dtype, to, tag, *call)
 
     def receive(self, tensor: Any, source: int, tag: int, call: Call) -> int:
         arguments = tensor.data_ptr(), tensor.numel(), tensor.dtype, source, tag
-        return int(_told(self._group.receive, *arguments, *call))
+        return int(told(self._group.receive, *arguments, *call))
 
     def abort(self, reason: str) -> None:
         self._group.abort(reason)
 
     def close(self) -> None:
-        self._group = _Closed(self.name)
+        self._group, self.quick = _Closed(self.name), None
 
     def forked(self) -> None:
+        self.quick = None
         self._group = _Closed(self.name, "belongs to the process that this one was forked from")
 
 
-def _lists(tensors: Sequence[Any]) -> tuple[list[int], list[int]]:
+def lists(tensors: Sequence[Any]) -> tuple[list[int], list[int]]:
+    """Addresses and numbers of elements."""
     return [t.data_ptr() for t in tensors], [t.numel() for t in tensors]

@@ -13,15 +13,15 @@ import signal
 import socket
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-__all__ = ["FORMAT", "Recorder", "dump_trace", "prepare", "written"]
+from tesserack import _native
+
+__all__ = ["FORMAT", "Recorder", "dump_trace", "dump_where_asked", "prepare"]
 
 FORMAT = "tesserack-ranks-1"
-LENGTH = 512  # operations of a group that are kept
 FOLDER = "TESSERACK_TRACE_RANKS"
 
 
@@ -29,33 +29,30 @@ class Recorder:
     """The last operations of one group, numbered as they are called; messages are counted apart from collectives."""
 
     def __init__(self) -> None:
-        self.entries: deque[dict[str, Any]] = deque(maxlen=LENGTH)
-        self._numbers = {"collective": 0, "message": 0}
+        self.ring = _native._RankRecorder()
 
-    def begin(self, op: str, of: str, where: str, kind: str = "collective") -> dict[str, Any]:
-        """A new entry, of an operation that is called now."""
-        self._numbers[kind] += 1
-        entry = {"kind": kind, "number": self._numbers[kind], "op": op, "of": of, "where": where, "state": "scheduled"}
-        entry["called"] = time.time()
-        self.entries.append(entry)
-        return entry
+    @property
+    def entries(self) -> list[dict[str, Any]]:
+        """What is kept, oldest first, as it is now."""
+        told: list[dict[str, Any]] = self.ring.told()
+        return told
 
-    def told(self) -> list[dict[str, Any]]:
-        """The entries, as they are now."""
-        return [dict(entry) for entry in [*self.entries]]
+    def begin(self, op: str, of: str, where: str, kind: str = "collective") -> int:
+        """A new entry, of an operation that is called now; returns its number for :meth:`written`."""
+        serial: int = self.ring.begin(op, of, where, kind == "message")
+        return serial
 
-
-@contextlib.contextmanager
-def written(entry: dict[str, Any]) -> Iterator[None]:
-    """Within, the operation runs."""
-    entry.update(state="started", started=time.time())
-    try:
-        yield
-    except BaseException as error:
-        entry.update(state="failed", ended=time.time(), error=str(error))
-        _dump_where_asked()
-        raise
-    entry.update(state="completed", ended=time.time())
+    @contextlib.contextmanager
+    def written(self, serial: int) -> Iterator[None]:
+        """Within, the operation runs."""
+        self.ring.start(serial)
+        try:
+            yield
+        except BaseException as error:
+            self.ring.end(serial, str(error))
+            dump_where_asked()
+            raise
+        self.ring.end(serial, None)
 
 
 _groups: Callable[[], dict[str, Any]] = dict  # of this process; named by the world
@@ -88,7 +85,7 @@ def dump_trace(path: str | os.PathLike[str]) -> None:
                 "description": group.group_desc,
                 "ranks": list(group.ranks),
                 "engine": group.engine.name,
-                "entries": group.recorder.told(),
+                "entries": group.recorder.entries,
             }
             for group in groups.values()
         ],
@@ -100,7 +97,8 @@ def dump_trace(path: str | os.PathLike[str]) -> None:
     partial.replace(place)
 
 
-def _dump_where_asked() -> None:
+def dump_where_asked() -> None:
+    """Write a trace where ``TESSERACK_TRACE_RANKS`` says so."""
     folder, first = os.environ.get(FOLDER), next(iter(_groups().values()), None)
     if folder and first is not None:
         with contextlib.suppress(OSError):  # the operation's own error matters more
@@ -114,4 +112,4 @@ def prepare(groups: Callable[[], dict[str, Any]]) -> None:
     if not os.environ.get(FOLDER) or threading.current_thread() is not threading.main_thread():
         return
     if signal.getsignal(signal.SIGUSR2) in (signal.SIG_DFL, None):
-        signal.signal(signal.SIGUSR2, lambda number, frame: _dump_where_asked())
+        signal.signal(signal.SIGUSR2, lambda number, frame: dump_where_asked())

@@ -53,6 +53,7 @@ class ReduceOp(metaclass=_Named):
     def __init__(self, op: Any = Kind.SUM, factor: Any = None) -> None:
         same = isinstance(op, ReduceOp)
         self._kind, self._factor = (op._kind, op._factor) if same else (Kind(op), factor)
+        self._code = self._kind.value  # as native calls read it
 
     @property
     def op(self) -> Kind:

@@ -5,6 +5,7 @@ import sys
 import numpy as np
 import tesserack as ts
 from tesserack import distributed as dist
+from tesserack.distributed._coalesced import all_reduce_parts
 
 REAL = (ts.float32, ts.float64, ts.int32, ts.int64, ts.uint8, ts.int8, ts.int16)
 OTHER = (ts.float16, ts.bfloat16, ts.bool, ts.complex64, ts.complex128)
@@ -85,11 +86,37 @@ def turn(seed: int, n: int, me: int) -> None:
         same(part, wide(lists[rank][me] if kind == "all_to_all" else held[rank]), told)
 
 
+def parts(seed: int, n: int, me: int) -> None:
+    """A reduction of what lies apart on some ranks, and in one tensor on others."""
+    engine = dist.group.WORLD.engine
+    if not engine.takes_parts:
+        return
+    rng = np.random.default_rng(seed)
+    sizes = [int(k) for k in rng.choice([0, 1, 7, 900, 40_000, 70_001], int(rng.integers(1, 6)))]
+    dtype, op = [(ts.float32, dist.ReduceOp.SUM), (ts.int64, dist.ReduceOp.MAX), (ts.bfloat16, dist.ReduceOp.AVG)][
+        seed % 3
+    ]
+    held = [np.random.default_rng([seed, rank]).integers(0, 3, sum(sizes)) for rank in range(n)]
+    expected = np.max(held, axis=0) if op == dist.ReduceOp.MAX else np.sum(held, axis=0)
+    whole = ts.from_numpy(held[me]).to(dtype)
+    if rng.integers(2, size=n)[me]:
+        apart = [part.clone() for part in whole.split(sizes)]
+        all_reduce_parts(apart, op, dist.group.WORLD).wait()
+        whole = ts.cat(apart)
+    else:
+        dist.all_reduce(whole, op)
+    if op == dist.ReduceOp.AVG:
+        assert ts.equal(whole, (ts.from_numpy(expected).float() / n).bfloat16()), f"seed {seed}: {sizes}"
+    else:
+        same(whole, expected, f"seed {seed}: {sizes}")
+
+
 def main() -> None:
     dist.init_process_group()
     n, me, seed = dist.get_world_size(), dist.get_rank(), int(sys.argv[1])
     for count in range(int(sys.argv[2])):
         turn(seed + count, n, me)
+        parts(seed + count, n, me)
     x = ts.full((70_000,), 1.0 + me, dtype=ts.bfloat16)
     dist.all_reduce(x, dist.ReduceOp.AVG)
     assert x[-1].item() == (1 + n) / 2

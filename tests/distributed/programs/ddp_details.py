@@ -117,6 +117,56 @@ def summed_together() -> None:
     assert one.tolist() == [2.0] * 3 and two.tolist() == [2 + 4j] * 2
 
 
+def where_they_are(me: int) -> None:
+    """Gradients in the host's memory are averaged where they are, beside those that lie otherwise or are none."""
+    seen: list[float] = []
+    layers = Choosing()
+    layers.layers[1].weight.register_post_accumulate_grad_hook(lambda p: seen.append(p.grad.item()))
+    model = DDP(layers, find_unused_parameters=True)
+    (bucket,) = model.reducer.buckets
+    for times in (1, 2):
+        outputs = model(ts.ones(1, 1) * (2 * me + 1), 0, 1, *([2] if me else []))
+        kept = [layer.weight.grad for layer in layers.layers]
+        sum(outputs).backward()
+        # rank 1 alone uses the third layer
+        assert [weight(layer) for layer in layers.layers[:3]] == [2.0 * times, 2.0 * times, 1.5 * times]
+        assert layers.layers[3].weight.grad is None
+        if dist.group.WORLD.engine.takes_parts:  # a buffer holds what other hooks may look at, and zeros
+            assert [bucket.views[3 - k].item() for k in (0, 3)] == [0.0, 0.0] and bucket.views[2].item() != 0
+        if times == 2:
+            assert kept[0] is layers.layers[0].weight.grad
+    assert seen == [2.0 * me + 1, 2.0 + 2 * me + 1], seen  # its own, whatever is under way
+
+
+class Many(nn.Module):
+    """Parameters of all layouts, more of them than a round of the communicator takes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.wide, self.out = nn.Linear(300, 700), nn.Linear(700, 5)
+        self.image, self.words = nn.Conv2d(1, 3, 3).to(memory_format=ts.channels_last), nn.Embedding(4, 3)
+
+    def forward(self, rank: int) -> ts.Tensor:
+        image = self.image(ts.full((1, 1, 5, 5), 2.0 * rank))
+        return (
+            self.out(self.wide(ts.full((2, 300), 1.0 + rank))).sum() + image.sum() + self.words(ts.tensor([rank])).sum()
+        )
+
+
+def lying_otherwise(me: int) -> None:
+    """Parts of all kinds in one bucket."""
+    model = Many()
+    wrapped = DDP(model, bucket_cap_mb=100)
+    each = [ts.autograd.grad(model(rank), list(model.parameters())) for rank in range(2)]
+    for _ in range(2):
+        model.zero_grad()
+        wrapped(me).backward()
+        for parameter, *both in zip(model.parameters(), *each, strict=True):
+            assert (
+                ts.allclose(parameter.grad, sum(both) / 2, rtol=1e-6) and parameter.grad.stride() == parameter.stride()
+            )
+
+
 def main() -> None:
     dist.init_process_group()
     me = dist.get_rank()
@@ -124,6 +174,8 @@ def main() -> None:
     accumulated(me, gradient_as_bucket_view=True)
     for check in (beside_the_loss, static, joined, steps_in_backward, evaluated_alone):
         check(me)
+    where_they_are(me)
+    lying_otherwise(me)
     summed_together()
     dist.destroy_process_group()
 

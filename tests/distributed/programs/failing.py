@@ -13,8 +13,8 @@ from tesserack import distributed as dist
 
 def interrupt_once_it_waits(process: int) -> None:
     """SIGINT for this process when it has been in its second reduction for a while."""
-    entries = dist.group.WORLD.recorder.entries
-    while [entry["op"] for entry in entries if entry["state"] != "scheduled"].count("all_reduce") < 2:
+    recorder = dist.group.WORLD.recorder
+    while [entry["op"] for entry in recorder.entries if entry["state"] != "scheduled"].count("all_reduce") < 2:
         time.sleep(0.02)
     time.sleep(1)
     os.kill(process, signal.SIGINT)

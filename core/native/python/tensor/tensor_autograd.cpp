@@ -137,6 +137,14 @@ PyObject* increment_version(PyObject*, PyObject* tensor) {
   });
 }
 
+// _post_hook_count(leaf): hooks that run after its gradient was added up
+PyObject* post_hook_count(PyObject*, PyObject* tensor) {
+  return guarded([&] {
+    const AutogradMeta* m = autograd_meta(expect_tensor(tensor, "_post_hook_count").impl());
+    return PyLong_FromSize_t(m && m->leaf_hooks ? m->leaf_hooks->accumulated.size() : 0);
+  });
+}
+
 PyObject* queue_python_callback(PyObject*, PyObject* fn) {
   return guarded([&] {
     auto callable = hold(fn);
@@ -290,6 +298,7 @@ PyMethodDef g_functions[] = {
     {"_queue_callback", queue_python_callback, METH_O, nullptr},
     {"_edge_stand_in", edge_stand_in, METH_VARARGS, nullptr},
     {"_increment_version", increment_version, METH_O, nullptr},
+    {"_post_hook_count", post_hook_count, METH_O, nullptr},
     {"is_anomaly_check_nan_enabled", py_anomaly_checks_nan, METH_NOARGS,
      "is_anomaly_check_nan_enabled()\n--\n\nWhether anomaly mode refuses NaN gradients."},
     {"_set_anomaly_checks_nan", py_set_anomaly_checks_nan, METH_O, nullptr},

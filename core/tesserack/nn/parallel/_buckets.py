@@ -13,8 +13,9 @@ from typing import Any
 import tesserack as ts
 from tesserack import Tensor, _native
 from tesserack import distributed as dist
-from tesserack.distributed._coalesced import batches
+from tesserack.distributed._coalesced import all_reduce_parts, batches, may_be_part
 from tesserack.distributed._grad_bucket import GradBucket
+from tesserack.distributed._world import resolve
 
 __all__ = ["Bucket", "Reducer", "assign_buckets", "reducers", "tensors_of"]
 
@@ -103,6 +104,7 @@ class Bucket:
         self._divide(sizes)
         self.pending = 0
         self.future: Any = None
+        self.reduced: dict[int, Tensor] = {}  # gradients that are reduced where they are, by place
 
     def _divide(self, sizes: list[int]) -> None:
         parts = self.buffer.split(sizes)
@@ -160,6 +162,8 @@ class Reducer:
         self._never: set[int] = set()  # got none in the first iteration, where every one is alike
         self._used_once: set[int] | None = None  # what any rank used then
         self._closed: set[int] = set()  # were taken to be unused at the end of a backward that reduced all
+        made = resolve(group)
+        self._in_place = made is not None and made.engine.takes_parts and not as_views
         self.scale = 1.0  # of averages over fewer ranks than the group's
         self._parameters = [p for _, p in named]
         self._stepping: list[Tensor] | None = None  # optimizers are waiting for their gradients, as known at a forward
@@ -188,6 +192,7 @@ class Reducer:
         self._left = dict(self._fires)
         for bucket in self.buckets:
             bucket.pending, bucket.future = len(bucket.parameters), None
+            bucket.reduced.clear()
         self._closed = set()
         if self.static:
             self._unused = self._never
@@ -283,11 +288,25 @@ class Reducer:
 
     def _fill(self, bucket: Bucket, k: int) -> None:
         parameter, view = bucket.parameters[k], bucket.views[k]
+        if parameter.grad is not None and self._stays(parameter, view):
+            bucket.reduced[k] = parameter.grad
+            return
         with ts.no_grad():
             if parameter.grad is None:
                 view.zero_()
             elif parameter.grad is not view:
                 view.copy_(_grad_held(parameter))
+
+    def _stays(self, parameter: Tensor, view: Tensor) -> bool:
+        """Whether a gradient may be reduced where it is: nobody else looks at it before the end of the backward."""
+        assert parameter.grad is not None
+        return (
+            self._in_place
+            and self.hook is None
+            and id(parameter) in self._used
+            and _native._post_hook_count(parameter) == 1
+            and may_be_part(parameter.grad, view)
+        )
 
     def _reduce(self, at: int) -> None:
         bucket = self.buckets[at]
@@ -297,8 +316,15 @@ class Reducer:
             if self.hook is not None:
                 bucket.future = self.hook(GradBucket(at, bucket, at == len(self.buckets) - 1))
             else:
-                op = dist.ReduceOp.AVG
-                bucket.future = dist.all_reduce(bucket.buffer, op, self.group, async_op=True)
+                bucket.future = self._averaged(bucket)
+
+    def _averaged(self, bucket: Bucket) -> Any:
+        if not bucket.reduced:
+            return dist.all_reduce(bucket.buffer, dist.ReduceOp.AVG, self.group, async_op=True)
+        parts = [bucket.reduced.get(k, view) for k, view in enumerate(bucket.views)]
+        made = resolve(self.group)
+        assert made is not None
+        return all_reduce_parts(parts, dist.ReduceOp.AVG, made)
 
     def _finish(self) -> None:
         """At the end of a backward: wait for all buckets, and give the gradients back."""
@@ -347,11 +373,14 @@ class Reducer:
         if reduced is not None and reduced.data_ptr() != bucket.buffer.data_ptr():
             bucket.buffer.copy_(reduced.view(-1))
         if self.scale != 1 and self.averages:
-            bucket.buffer.mul_(self.scale)
-        for parameter, view in zip(bucket.parameters, bucket.views, strict=True):
+            for part in (*bucket.reduced.values(), bucket.buffer):
+                part.detach().mul_(self.scale)
+        for k, (parameter, view) in enumerate(zip(bucket.parameters, bucket.views, strict=True)):
             if used is not None and id(parameter) not in used:
                 continue  # no rank used it: what was there stays
-            _give_grad(parameter, view, self.as_views)
+            if k not in bucket.reduced:
+                _give_grad(parameter, view, self.as_views)
+        bucket.reduced.clear()
 
     def _used_anywhere(self) -> set[int]:
         keys = list(self._place)
@@ -363,6 +392,7 @@ class Reducer:
         """Take part in a reduction of other ranks without gradients of one's own."""
         for at, bucket in enumerate(self.buckets):
             bucket.buffer.zero_()
+            bucket.reduced.clear()
             self._reduce(at)
         self._used.clear()
         used = self._used_in_all()
