@@ -38,6 +38,13 @@ def test_a_rank_that_fails_ends_the_others_in_words(launch: Any, how: str, engin
     assert not running
 
 
+@pytest.mark.parametrize("engine", ["local", "tcp"])
+def test_who_keeps_the_store_may_stop_once_it_has_joined(launch: Any, engine: str) -> None:
+    done = launch("failing.py", 3, "stopped at once", variables={"TESSERACK_COMM": engine})
+    for text in ("rank 0 did not come within 5 s", "TOLD 1", "TOLD 2"):
+        assert text in done.stdout, done.stdout + done.stderr[-3000:]
+
+
 def _command(process: Path) -> str:
     try:
         return (process / "cmdline").read_text().replace("\0", " ")

@@ -10,6 +10,9 @@ public:
   virtual int rank() const = 0;
   virtual int ranks() const = 0;
 
+  // Before the first collective, which none of this counts as: all ranks are here, and need nothing more of each other
+  // by other ways.
+  virtual void settle(double timeout) = 0;
   virtual void barrier(const Call& call) = 0;
   virtual void broadcast(const Call& call, void* data, int64_t count) = 0;
   virtual void all_reduce(const Call& call, const void* from, void* to, int64_t count) = 0;

@@ -48,6 +48,8 @@ void LocalGroup::meet(const Patience& patience) {
   }
 }
 
+void LocalGroup::settle(double timeout) { segment_.barrier({timeout, "init"}); }
+
 void LocalGroup::barrier(const Call& call) {
   std::lock_guard lock(mutex_);
   meet(begin(call, {}));

@@ -92,6 +92,11 @@ std::vector<size_t> SocketGroup::marks() const {
   return found;
 }
 
+void SocketGroup::settle(double timeout) {
+  barrier({"init", DType::Undefined, timeout, ""});
+  number_ = 0;
+}
+
 void SocketGroup::barrier(const Call& call) {
   std::lock_guard lock(mutex_);
   run(begin(call, {}));

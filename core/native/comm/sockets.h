@@ -29,6 +29,7 @@ public:
   int rank() const override { return wires_.rank(); }
   int ranks() const override { return wires_.ranks(); }
 
+  void settle(double timeout) override;
   void barrier(const Call& call) override;
   void broadcast(const Call& call, void* data, int64_t count) override;
   void all_reduce(const Call& call, const void* from, void* to, int64_t count) override;

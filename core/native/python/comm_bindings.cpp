@@ -55,6 +55,7 @@ void define(pb::class_<Group>& c) {
   c.def_property_readonly("ranks", &Group::ranks);
   c.def_property_readonly("aborted", &Group::aborted);
   c.def("abort", &Group::abort, "reason"_a);
+  c.def("settle", [](Group& g, double timeout) { released([&] { g.settle(timeout); }); });
   c.def("barrier", [](Group& g, double timeout, const std::string& where) {
     released([&] { g.barrier({"barrier", DType::Undefined, timeout, where.c_str()}); });
   });

@@ -149,6 +149,7 @@ class LocalEngine(NativeEngine):
             )
         first = rank == 0
         self._group = _share(store, prefix, size, timeout) if first else _receive(store, prefix, rank, size, timeout)
+        self.settle(timeout)
 
     def all_reduce_parts(self, tensors: Sequence[Any], op: int, call: Call) -> None:
         told(self._group.all_reduce_parts, *lists(tensors), tensors[0].dtype, op, *call)

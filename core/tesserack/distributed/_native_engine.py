@@ -37,6 +37,10 @@ class NativeEngine(Engine):
 
     _group: Any
 
+    def settle(self, timeout: float) -> None:
+        """Until all ranks have what they need of the store: the one that keeps it may fail from then on."""
+        told(self._group.settle, timeout)
+
     def prepare(self, recorder: Any) -> None:
         self.quick = QuickCalls(*_native._quick_calls(self._group, recorder.ring))
 

@@ -162,6 +162,7 @@ class TCPEngine(NativeEngine):
         sockets = mesh.descriptors()
         self._group = _native._SocketGroup(*sockets, rank, spins)
         self._sockets = [each for channel in sockets for each in channel if each >= 0]
+        self.settle(timeout)
 
     def forked(self) -> None:
         # Connections that a child has copies of are not seen to end with this process. Their numbers stay taken: the

@@ -20,13 +20,25 @@ def interrupt_once_it_waits(process: int) -> None:
     os.kill(process, signal.SIGINT)
 
 
+def slow_to_ask() -> None:
+    """This process asks the store late for what is there."""
+    get = dist.PrefixStore.get
+    dist.PrefixStore.get = lambda *arguments: (time.sleep(0.5), get(*arguments))[1]
+
+
+if sys.argv[1] == "stopped at once" and os.environ["RANK"] != "0":
+    slow_to_ask()
 dist.init_process_group(timeout=timedelta(seconds=1000))  # however late a busy machine starts some
 x, me, how = ts.ones(4), dist.get_rank(), sys.argv[1]
 if me != 1:  # a launcher that ends ranks as soon as one has failed leaves these the time to print
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
 if how == "interrupted" and me == 0:
     threading.Thread(target=interrupt_once_it_waits, args=(os.getpid(),), daemon=True).start()
+if how == "stopped at once" and me == 0:  # which keeps the store
+    os.kill(os.getpid(), signal.SIGSTOP)
 try:
+    if how == "stopped at once":
+        dist._set_pg_timeout(timedelta(seconds=5))
     dist.all_reduce(x)
     if how == "stopped":  # of one that is stopped the others hear when the time is over
         dist._set_pg_timeout(timedelta(seconds=5))
