@@ -79,3 +79,27 @@ def test_compiled_functions(program):
         "True True 2 ['aten.mul.Tensor', 'aten.sin.default', 'aten.mul.Tensor']",
         "AOTModule [[1.0, 1.0], [1.0, 1.0]] 2",
     ]
+
+
+def test_operators_that_run_entry_by_entry(program):
+    lines = program.run("""
+        import functools, warnings
+        import torch
+        from functorch.experimental import chunk_vmap
+
+        def warned():
+            with warnings.catch_warnings(record=True) as seen:
+                warnings.simplefilter("always")
+                torch.vmap(torch.linalg.inv)(torch.eye(3).expand(2, 3, 3))
+            return ["performance drop" in str(w.message) for w in seen]
+
+        print(torch._C._debug_only_are_vmap_fallback_warnings_enabled(), warned())
+        torch._C._debug_only_display_vmap_fallback_warnings(True)
+        print(torch._C._debug_only_are_vmap_fallback_warnings_enabled(), len(warned()) <= 1)
+        torch._C._debug_only_display_vmap_fallback_warnings(False)
+        print(torch._C._functorch._is_vmap_fallback_enabled(), warned())
+        same = chunk_vmap(lambda x: torch.rand(3), randomness="same", chunks=2)(torch.ones(4))
+        print(torch.equal(same, same[:1].expand(4, 3)))
+        print(torch._vmap_internals._vmap(torch.dot)(torch.ones(2, 3), torch.ones(2, 3)).tolist())
+    """)
+    assert lines == ["False []", "True True", "True []", "True", "[3.0, 3.0]"]

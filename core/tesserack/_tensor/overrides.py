@@ -14,7 +14,7 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import Any, TypeVar
 
 from tesserack import _native
 from tesserack._native import Tensor
@@ -37,6 +37,8 @@ __all__ = [
     "resolve_name",
     "wrap_torch_function",
 ]
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 def _default(cls: type, func: Any, types: Iterable[type], args: Any = (), kwargs: Any = None) -> Any:
@@ -202,17 +204,17 @@ def enable_reentrant_dispatch() -> Iterator[None]:
         _native._exclude_key("Autograd", before)
 
 
-def wrap_torch_function(dispatcher: Callable[..., Iterable[Any]]) -> Callable[..., Any]:
+def wrap_torch_function(dispatcher: Callable[..., Iterable[Any]]) -> Callable[[_Function], _Function]:
     """Decorator: a function in Python that arguments can override; ``dispatcher`` says which arguments count."""
 
-    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+    def decorate(function: _Function) -> _Function:
         @functools.wraps(function)
         def wrapped(*args: Any, **kwargs: Any) -> Any:
             relevant = [*dispatcher(*args, **kwargs)]
             asked = has_torch_function(relevant)
             return handle_torch_function(wrapped, relevant, *args, **kwargs) if asked else function(*args, **kwargs)
 
-        return wrapped
+        return wrapped  # type: ignore[return-value]
 
     return decorate
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import tesserack as ts
 from tesserack import Tensor
+from tesserack._tensor.overrides import wrap_torch_function
 from tesserack.autograd import Function
 from tesserack.distributions.utils import kept_within
 from tesserack.ops.random import substitutes
@@ -174,6 +175,7 @@ class _Replaced(Function):
         return grad, None
 
 
+@wrap_torch_function(lambda alpha, generator=None: (alpha,))
 def _standard_gamma(alpha: Tensor, generator: Any = None) -> Tensor:
     """Gamma variates of shapes ``alpha`` and rate one, differentiable by ``alpha`` once.
 
@@ -190,6 +192,7 @@ def _standard_gamma(alpha: Tensor, generator: Any = None) -> Tensor:
     return _Replaced.apply(log_drawn.exp().to(alpha.dtype), drawn.to(alpha.dtype))  # type: ignore[no-any-return]
 
 
+@wrap_torch_function(lambda concentration, generator=None: (concentration,))
 def _sample_dirichlet(concentration: Tensor, generator: Any = None) -> Tensor:
     """Dirichlet variates along the last dim, differentiable once: gamma variates over their sum.
 
@@ -261,6 +264,7 @@ def _checked_real(name: str, value: Tensor) -> None:
         raise RuntimeError(f"{name}: expected a floating tensor, got {got}")
 
 
+@wrap_torch_function(lambda input, generator=None: (input,))
 def poisson(input: Tensor, generator: Any = None) -> Tensor:
     """Poisson variates of the non-negative rates ``input``, in their shape and dtype.
 
@@ -328,6 +332,7 @@ def _reject_binomial(n: Tensor, p: Tensor, generator: Any) -> Tensor:
     return _decide(n.shape, n, attempt)
 
 
+@wrap_torch_function(lambda count, prob, generator=None: (count, prob))
 def binomial(count: Tensor, prob: Tensor, generator: Any = None) -> Tensor:
     """Binomial variates of ``count`` trials with probability ``prob``, which broadcast; prob's dtype.
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import operator
 import threading
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from types import FunctionType
@@ -17,6 +18,7 @@ from typing import Any, Protocol
 
 import tesserack as ts
 from tesserack import Tensor, _native
+from tesserack._tensor.overrides import handle_torch_function, has_torch_function
 from tesserack.autograd.function import Function, batching, use_vmap_rule
 from tesserack.ops.registry import operators, said
 from tesserack.utils._pytree import tree_flatten, tree_map, tree_unflatten
@@ -24,12 +26,14 @@ from tesserack.utils._pytree import tree_flatten, tree_map, tree_unflatten
 __all__ = [
     "BadOutput",
     "Batched",
+    "Fallback",
     "NoTensor",
     "SharedWrite",
     "Unbatchable",
     "Whole",
     "bottom",
     "by_rule",
+    "draws_refused",
     "entries",
     "lifted",
     "rewrapped",
@@ -55,6 +59,12 @@ class Rules(Protocol):
 
     def written(self, func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         """Whether a rule wrote what the call writes for every entry."""
+
+    def draws(self, func: Any) -> bool:
+        """Whether it draws random numbers by its arguments."""
+
+    def drawn(self, func: Any, name: str, level: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The random numbers of a call for every entry, batched; NotImplemented where each draws its own."""
 
 
 _rules: list[Rules] = []  # one; they are made of what is here
@@ -150,7 +160,7 @@ class Batched:
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if not isinstance(func, (_native.Operator, _native.OperatorMethod)):
+        if not isinstance(func, (_native.Operator, _native.OperatorMethod)) and not _rules[0].draws(func):
             raise Unbatchable(str(func))
         return run(func, args, kwargs or {})
 
@@ -232,6 +242,8 @@ class Batched:
             return functools.partial(found, self)
         if name in _ASKED:
             return lambda *args, **kwargs: run(found, (self, *args), kwargs)
+        if name in ("real", "imag"):
+            return Batched(getattr(self.value, name), self.level)
         if name in _SHOWN:
             return run(operator.attrgetter(name), (self,), {})
         raise Unbatchable(name)
@@ -280,19 +292,14 @@ def _levelled(args: Any, kwargs: Any) -> tuple[int, int, Any, Any]:
     return (level, count, *tree_unflatten(lifted, spec))
 
 
-# What draws random numbers by its arguments.
-_DRAWING = frozenset(("bernoulli", "binomial", "multinomial", "normal", "poisson", "rrelu", "rrelu_with_noise"))
-
-
 def run(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """An operator, or one of Python's, on arguments of which some are batched."""
     name = getattr(func, "__name__", "attribute")
+    if _state.__dict__.get("runs") and has_torch_function(()) and _rules[0].draws(func):
+        return handle_torch_function(func, args, *args, **kwargs)  # a method of a batched tensor: the mode is to see it
     writes = name in ("setitem", *_MUTATING) or (name.endswith("_") and not name.endswith("__"))
     given = args[0] if args else None
     level, count, args, kwargs = _levelled(args, kwargs)
-    if name in _DRAWING and level <= len(batching) and batching[level - 1].randomness == "same":
-        raise SharedDraw(f"vmap: {name}: expected arguments that are the same for every entry with randomness='same', "
-                         "got some that differ; draw the numbers first")  # fmt: skip
     state, before = _state.__dict__.setdefault("runs", {}).get(level), _level()
     if state is None:
         raise Unbatchable("a tensor of a call of vmap that is over")
@@ -300,10 +307,13 @@ def run(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     try:
         if writes or kwargs.get("out") is not None:
             return _written(func, name, level, count, given if writes else kwargs["out"], args, kwargs)
+        found = _rules[0].drawn(func, name, level, args, kwargs)
+        if found is not NotImplemented:
+            return found
         try:
             found = _rules[0].by_name(name, args, kwargs)
         except Unbatchable:
-            return _each(func, level, count, args, kwargs, state)
+            return _each(func, level, count, args, kwargs, state, same=_rules[0].draws(func))
         if (
             (name in _MAYBE_VIEWS or name in said("cast"))
             and found.dtype is args[0].dtype
@@ -319,11 +329,17 @@ def _picked(level: int, k: int) -> Callable[[Any], Any]:
     return lambda x: x.value.select(0, k) if _is_batched(x) and x.level == level else x
 
 
-def _each(func: Any, level: int, count: int, args: Any, kwargs: Any, state: Whole | None) -> Any:
-    """The function on one entry after another, and the results joined."""
+def _each(func: Any, level: int, count: int, args: Any, kwargs: Any, state: Whole | None, *, same: bool = False) -> Any:
+    """The function on one entry after another, and the results joined; what draws may have to draw the same for all."""
+    _announce(func)
     rows: list[Any] = []
     spec: Any = None
+    same = same and level <= len(batching) and batching[level - 1].randomness == "same"
+    device = next(bottom(x).device for x in tree_flatten((args, kwargs))[0] if _is_batched(x)) if same else None
+    before = ts.get_rng_state(device) if same else None
     for k in range(count):
+        if before is not None:
+            ts.set_rng_state(before, device)
         here, here_kwargs = tree_map(_picked(level, k), (args, kwargs))
         flat, spec = tree_flatten(func(*here, **here_kwargs))
         if k == 0 and state is not None:
@@ -339,6 +355,33 @@ def _each(func: Any, level: int, count: int, args: Any, kwargs: Any, state: Whol
         else:
             raise Unbatchable("numbers that differ from entry to entry")
     return tree_unflatten(joined, spec)
+
+
+@contextmanager
+def draws_refused(refused: bool) -> Iterator[None]:
+    """Within it, drawing a random number is an error, of whatever generator."""
+    before = _native._refuse_draws(True) if refused else None
+    try:
+        yield
+    finally:
+        if before is not None:
+            _native._refuse_draws(before)
+
+
+class Fallback:
+    """What is to become of operators that run entry by entry: whether they may, and whether they warn."""
+
+    enabled = True
+    warns = False
+
+
+def _announce(func: Any) -> None:
+    name = getattr(func, "__name__", func)
+    if not Fallback.enabled:
+        raise RuntimeError(f"vmap: {name}: expected an operator with a batching rule, got one that runs entry by entry")
+    if Fallback.warns:
+        text = f"There is a performance drop because {name} runs entry by entry within vmap: it has no batching rule"
+        warnings.warn(f"{text} for these arguments", UserWarning, stacklevel=4)
 
 
 def _written(func: Any, name: str, level: int, count: int, target: Any, args: Any, kwargs: Any) -> Any:

@@ -7,6 +7,7 @@ from typing import Any
 
 import tesserack as ts
 from tesserack import Tensor
+from tesserack.func._batched import draws_refused
 from tesserack.func._gradients import (
     chosen,
     gradients,
@@ -55,13 +56,21 @@ def _by_columns(output: Tensor, inputs: list[Tensor]) -> list[Tensor]:
     return made
 
 
-def _jacobian(name: str, func: Callable[..., Any], argnums: int | tuple[int, ...], has_aux: bool, fill: Columns) -> Any:
+def _jacobian(
+    name: str,
+    func: Callable[..., Any],
+    argnums: int | tuple[int, ...],
+    has_aux: bool,
+    fill: Columns,
+    *,
+    draws: bool = True,
+) -> Any:
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         keep = outer_gradients(args, kwargs)
         places, single = chosen(name, args, argnums)
         with level(forward=fill is _by_columns):
             made, inputs = with_tracked(args, places)
-            with guarded(args, kwargs):
+            with guarded(args, kwargs), draws_refused(not draws):
                 output, aux = split_aux(name, func(*made, **kwargs), has_aux)
             outputs = outputs_of(name, output)
             leaves, in_spec = tree_flatten(inputs)
@@ -105,8 +114,13 @@ def jacfwd(
     *,
     randomness: str = "error",
 ) -> Any:
-    """The same column by column: a forward product for each input element."""
-    return _jacobian("jacfwd", func, argnums, has_aux, _by_columns)
+    """The same column by column: a forward product for each input element.
+
+    Random numbers are refused with ``RuntimeError`` under ``randomness="error"``; otherwise all columns see the same.
+    """
+    if randomness not in ("error", "different", "same"):
+        raise RuntimeError(f"jacfwd: expected randomness to be 'error', 'different' or 'same', got {randomness!r}")
+    return _jacobian("jacfwd", func, argnums, has_aux, _by_columns, draws=randomness != "error")
 
 
 def hessian(func: Callable[..., Any], argnums: int | tuple[int, ...] = 0) -> Any:

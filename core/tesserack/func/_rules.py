@@ -9,14 +9,20 @@ from typing import Any
 
 import tesserack as ts
 from tesserack import Tensor, _native
-from tesserack.func._batched import Batched, Unbatchable
+from tesserack.autograd.function import batching
+from tesserack.func import _draws
+from tesserack.func._batched import Batched, Unbatchable, bottom, rewrapped
 from tesserack.ops.registry import operators, said
+from tesserack.utils._pytree import tree_map
 
-__all__ = ["by_name", "written"]
+__all__ = ["by_name", "drawn", "draws", "written"]
 
 # Of one tensor and, right after it, dims or a dim.
 _WITH_DIMS = re.compile(r"\(Tensor self, int(\[1\])?\?? dim[ ,=)](?!.*Tensor .*->)[^>]*-> (\(?)Tensor")
 _LIKE = {"clone", "detach", "contiguous", "zeros_like", "ones_like", "full_like", "empty_like", "to", "conj"}
+# Those that are made of others.
+_COMPOSITE_VIEWS = {"chunk", "dsplit", "expand_as", "hsplit", "moveaxis", "movedim", "narrow", "ravel", "reshape_as",
+                    "tensor_split", "unflatten", "view_as", "vsplit"}  # fmt: skip
 _WRITES = {"copy_", "fill_", "zero_", "masked_fill_", "clamp_", "clip_", "pow_"}
 
 
@@ -42,8 +48,56 @@ def _with_dims(many: bool) -> frozenset[str]:
     return frozenset(base for base, match in found if match and bool(match[1]) is many and not (many and match[2]))
 
 
+@functools.cache
+def _views() -> frozenset[str]:
+    """Operators whose results are views of their first argument."""
+    found = {r["base"] for r in _native._operators() if r["view"] and r["variant"] == "functional"}
+    return frozenset(found) | _COMPOSITE_VIEWS
+
+
 def by_name(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """The result of an operator on arguments of which some are batched, all at one level."""
+    try:
+        return _by_rule(name, args, kwargs)
+    except Unbatchable:
+        if name not in _views():
+            raise
+        return _viewed(name, *args, **kwargs)
+
+
+def _as_template(x: Any) -> Any:
+    """What a view takes the shape of."""
+    return bottom(x).detach()[(0,) * (bottom(x).ndim - x.ndim)] if _batched(x) else x
+
+
+def _viewed(name: str, x: Any, *args: Any, **kwargs: Any) -> Any:
+    """A view of every entry: where one of the first lies in it, that of another lies in the other."""
+    if not _batched(x):
+        like = next(v for v in (*args, *kwargs.values()) if _batched(v))
+        x = Batched(x.expand((like.value.shape[0], *x.shape)), like.level)
+    whole, hidden = bottom(x), bottom(x).ndim - x.ndim
+    if not all(whole.shape[:hidden]) or whole.layout is not ts.strided or whole.is_conj() or whole.is_neg():
+        raise Unbatchable(name)
+    first = whole.detach()[(0,) * hidden]
+    args, kwargs = tree_map(_as_template, (args, kwargs))
+    found = operators()[name](first, *args, **kwargs)
+
+    def spread(view: Any) -> Any:
+        if (
+            (view.numel() and view._base is not first._base)
+            or view.dtype is not x.dtype
+            or view.is_conj()
+            or view.is_neg()
+        ):
+            raise Unbatchable(name)
+        size, stride = (*whole.shape[:hidden], *view.shape), (*whole.stride()[:hidden], *view.stride())
+        start = view.storage_offset() if view.numel() else whole.storage_offset()
+        return rewrapped(x, whole.as_strided(size, stride, start))
+
+    return spread(found) if isinstance(found, Tensor) else tuple(map(spread, found))
+
+
+def _by_rule(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     rule = _RULES.get(name)
     if rule is not None:
         return rule(*args, **kwargs)
@@ -61,9 +115,24 @@ def by_name(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     raise Unbatchable(name)
 
 
+def draws(func: Any) -> bool:
+    """Whether it draws random numbers by its arguments."""
+    return getattr(func, "__name__", "") in _draws.drawing()
+
+
+def drawn(func: Any, name: str, level: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The random numbers of a call for every entry; NotImplemented for what draws none, or draws them one by one."""
+    if name not in _draws.drawing() or level > len(batching):
+        return NotImplemented
+    return _draws.by_draw(func, name, level, args, kwargs)
+
+
 def written(func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     """Write to the first argument, a batched one, for all entries; False where that takes one call for each."""
     target = args[0]
+    if name in _draws.fills() and target.level <= len(batching):
+        _draws.fill(func, name, target.level, args, kwargs)
+        return True
     if name == "setitem":
         try:
             target, func, args = _item(target, args[1]), Tensor.copy_, (target, args[2])
@@ -274,6 +343,12 @@ def _reshape(x: Any, *sizes: Any, shape: Any = None) -> Batched:
     return Batched(x.value.reshape((x.value.shape[0], *sizes)))
 
 
+def _view(x: Any, *sizes: Any) -> Batched:
+    if bottom(x).numel():
+        _as_template(x).view(*sizes)  # which raises what it does where an entry cannot be seen so
+    return _reshape(x, *sizes)
+
+
 def _flatten(x: Any, start_dim: int = 0, end_dim: int = -1) -> Batched:
     return Batched(x.value.flatten(_dim(x, start_dim), _dim(x, end_dim))) if x.ndim else _refuse("flatten")
 
@@ -288,7 +363,8 @@ def _unsqueeze(x: Any, dim: int) -> Batched:
     return Batched(x.value.unsqueeze(dim + 1 if dim >= 0 else dim))
 
 
-def _squeeze(x: Any, *dims: Any) -> Batched:
+def _squeeze(x: Any, *dims: Any, dim: Any = None) -> Batched:
+    dims = dims if dim is None else (dim,)
     if len(dims) != 1 or not isinstance(dims[0], int):
         raise Unbatchable("squeeze of several dims")
     return Batched(x.value.squeeze(_dim(x, dims[0]))) if x.ndim else _refuse("squeeze")
@@ -337,6 +413,10 @@ def _where(condition: Any, *args: Any) -> Batched:
 
 _RULES: dict[str, Callable[..., Any]] = {
     "getitem": _item,
+    "view_as_real": lambda x: Batched(ts.view_as_real(x.value)),
+    "view_as_complex": lambda x: Batched(ts.view_as_complex(x.value)) if x.ndim else _refuse("view_as_complex"),
+    "real": lambda x: Batched(x.value.real),
+    "imag": lambda x: Batched(x.value.imag),
     "as_strided": _as_strided,
     "as_strided_copy": lambda *args, **kwargs: Batched(_as_strided(*args, **kwargs).value.clone()),
     "max": functools.partial(_extreme, "max"),
@@ -356,7 +436,7 @@ _RULES: dict[str, Callable[..., Any]] = {
     **{f"{kind}_pool2d": functools.partial(_images, f"{kind}_pool2d", 2) for kind in ("max", "avg", "adaptive_avg")},
     "permute": lambda x, *dims: _permuted(x, _sizes(dims)),
     "reshape": _reshape,
-    "view": _reshape,
+    "view": _view,
     "flatten": _flatten,
     "transpose": _transpose,
     "t": lambda x: _permuted(x, range(x.ndim - 1, -1, -1)) if x.ndim <= 2 else _refuse("t"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import wraps
 from typing import Any
 
@@ -11,7 +11,18 @@ import tesserack as ts
 from tesserack import Tensor, _native
 from tesserack.autograd._whole import take, takers
 from tesserack.autograd.function import VmapInfo, batching
-from tesserack.func._batched import BadOutput, Batched, NoTensor, SharedDraw, SharedWrite, Unbatchable, entries, whole
+from tesserack.func._batched import (
+    BadOutput,
+    Batched,
+    NoTensor,
+    SharedDraw,
+    SharedWrite,
+    Unbatchable,
+    draws_refused,
+    entries,
+    whole,
+)
+from tesserack.func._draws import Draws
 from tesserack.utils._pytree import tree_flatten, tree_unflatten
 
 __all__ = ["vmap"]
@@ -127,26 +138,22 @@ def vmap(
         for leaf, dim in zip(leaves, dims, strict=True):
             _check(leaf, dim)
         count = _count(leaves, dims)
-        found = _at_once(func, leaves, dims, spec, kwargs, out_dims, VmapInfo(count, randomness))
-        if isinstance(found, tuple):
-            return found[0]
-        if count == 0:
-            raise ValueError("vmap: the mapped dimension has size 0, so that the shapes of results are not known")
-        results: list[list[Any]] = []
-        before = ts.get_rng_state()
-        mapped = _mapped(leaves, dims)
-        for k in range(count):
-            if randomness == "same":
-                ts.set_rng_state(before)
-            picked = [_entry(x, dim, k) for x, dim in zip(leaves, dims, strict=True)]
-            with _only_own_writes(mapped):
-                flat, out_spec = tree_flatten(func(*tree_unflatten(picked, spec), **kwargs), _hides_itself)
-            results.append(flat)
-            if randomness == "error" and before.tolist() != ts.get_rng_state().tolist():
-                raise RuntimeError(
-                    "vmap: called random operation while in randomness error mode; pass randomness='same' or "
-                    "'different', or draw outside of vmap"
-                )
+        with draws_refused(randomness == "error"):
+            found = _at_once(func, leaves, dims, spec, kwargs, out_dims, VmapInfo(count, randomness))
+            if isinstance(found, tuple):
+                return found[0]
+            if count == 0:
+                raise ValueError("vmap: the mapped dimension has size 0, so that the shapes of results are not known")
+            results: list[list[Any]] = []
+            before = ts.get_rng_state()
+            mapped = _mapped(leaves, dims)
+            for k in range(count):
+                if randomness == "same":
+                    ts.set_rng_state(before)
+                picked = [_entry(x, dim, k) for x, dim in zip(leaves, dims, strict=True)]
+                with _only_own_writes(mapped):
+                    flat, out_spec = tree_flatten(func(*tree_unflatten(picked, spec), **kwargs), _hides_itself)
+                results.append(flat)
         return _stacked(results, out_spec, out_dims, found)
 
     return wrapper
@@ -181,13 +188,14 @@ def _at_once(
 ) -> tuple[Any] | Exception | None:
     """The results of one call on all entries, in a tuple; otherwise why the calls are to be made one by one: an
     operator without a rule for that, or None for random numbers."""
-    before = ts.get_rng_state()
+    before, drawn = ts.get_rng_state(), _native._draws()
     batching.append(info)
     level = len(batching)
-    hidden = [_hidden(x, dim, level) for x, dim in zip(leaves, dims, strict=True)]
+    mode = Draws(level) if info.randomness != "error" else None
     drew = False
     try:
-        with whole(level, _mapped(leaves, dims)) as state:
+        with whole(level, _mapped(leaves, dims)) as state, mode or nullcontext():
+            hidden = [_hidden(x, dim, level) for x, dim in zip(leaves, dims, strict=True)]
             flat, out_spec = tree_flatten(func(*tree_unflatten(hidden, spec), **kwargs), _hides_itself)
             places = _out_places(out_dims, flat, out_spec)
             made = [_shown(x, place, level, info.batch_size) for x, place in zip(flat, places, strict=True)]
@@ -204,7 +212,7 @@ def _at_once(
         ) from None
     finally:
         batching.pop()
-        drew = before.tolist() != ts.get_rng_state().tolist()
+        drew = _native._draws() - drawn != (mode.known if mode else 0)  # by what was not seen to draw
         if drew and not state.wrote:
             ts.set_rng_state(before)
     if drew and state.wrote:

@@ -18,6 +18,7 @@
 #include "runtime/device_names.h"
 #include "runtime/pinned.h"
 #include "runtime/plugin.h"
+#include "runtime/services/draws.h"
 #include "runtime/warn_once.h"
 
 namespace pb = pybind11;
@@ -289,6 +290,8 @@ void define_dtypes(pb::module_& m) {
 
 void define_random(pb::module_& m) {
   m.def("_manual_seed_all", manual_seed_all);
+  m.def("_draws", draws);
+  m.def("_refuse_draws", refuse_draws);
   m.def("_default_generator", [](const pb::object& device) {
     return steal(ts::py::generator_object(default_generator(device_arg(device))));
   });

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import weakref
 from typing import Any
 
 from tesserack import _native
-from tesserack._native import Generator, Size, device, dtype, layout, memory_format
+from tesserack._native import Generator, Size, device, dtype, is_grad_enabled, layout, memory_format
 from tesserack._tensor.overrides import DisableTorchFunction, DisableTorchFunctionSubclass, _modes
 from tesserack._tensor.subclass import no_override
 from tesserack.autograd.function import batching
+from tesserack.func._batched import Fallback
 from tesserack.ops.random import default_generator as _default_generator
 from tesserack.utils.futures import Future
 
@@ -21,6 +23,7 @@ __all__ = [
     "Size",
     "device",
     "dtype",
+    "is_grad_enabled",
     "layout",
     "memory_format",
 ]
@@ -45,6 +48,16 @@ def _will_engine_execute_node(node: Any) -> bool:
 def _are_functorch_transforms_active() -> bool:
     """Whether a call of ``vmap`` is under way; the other transforms are no state of the process here."""
     return bool(batching)
+
+
+def _debug_only_are_vmap_fallback_warnings_enabled() -> bool:
+    """Whether ``vmap`` warns of operators that it runs entry by entry."""
+    return Fallback.warns
+
+
+def _debug_only_display_vmap_fallback_warnings(enabled: bool) -> None:
+    """Have ``vmap`` warn of operators that it runs entry by entry, or not."""
+    Fallback.warns = enabled
 
 
 def _is_torch_function_mode_enabled() -> bool:
@@ -110,6 +123,17 @@ def _is_torch_function_enabled() -> Any:
     before = _native._overrides_off(True)
     _native._overrides_off(before)
     return not before
+
+
+class _WeakTensorRef:
+    """A reference that does not keep its tensor alive."""
+
+    def __init__(self, tensor: Any) -> None:
+        self._tensor = weakref.ref(tensor)
+
+    def expired(self) -> bool:
+        """Whether the tensor is gone."""
+        return self._tensor() is None
 
 
 class DispatchKeySet:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tesserack.autograd.function import batching
-from tesserack.func._batched import Batched, entries
+from tesserack.func._batched import Batched, Fallback, entries
 
 __all__: list[str] = []
 
@@ -40,6 +40,16 @@ def maybe_get_level(tensor: Any) -> int:
 def maybe_current_level() -> int | None:
     """The number of the innermost call of ``vmap``; None outside."""
     return len(batching) or None
+
+
+def _is_vmap_fallback_enabled() -> bool:
+    """Whether ``vmap`` may run an operator entry by entry."""
+    return Fallback.enabled
+
+
+def _set_vmap_fallback_enabled(enabled: bool) -> None:
+    """Let ``vmap`` run operators entry by entry, or have it refuse to."""
+    Fallback.enabled = enabled
 
 
 def _add_batch_dim(tensor: Any, in_dim: int, level: int) -> Any:

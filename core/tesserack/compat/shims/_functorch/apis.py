@@ -33,7 +33,10 @@ def chunk_vmap(
         count = max((len(parts) for parts in split if parts is not None), default=1)
         mapped = vmap(func, in_dims, out_dims, randomness)
         found = []
+        before = ts.get_rng_state() if randomness == "same" else None
         for k in range(count):
+            if before is not None:  # the same for the entries of every chunk
+                ts.set_rng_state(before)
             given = [x if parts is None else parts[k] for x, parts in zip(leaves, split, strict=True)]
             found.append(tree_flatten(mapped(*tree_unflatten(given, spec), **kwargs)))
         shape = found[0][1]
