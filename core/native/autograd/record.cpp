@@ -1,5 +1,6 @@
 #include "autograd/record.h"
 #include "autograd/declared.h"
+#include "autograd/forward_level.h"
 #include "autograd/gradient.h"
 #include "autograd/saved_tensor.h"
 #include "dispatch/op_handles.h"
@@ -237,7 +238,7 @@ void check_written_lists(const Operator& op, const Frame& f) {
   for (int32_t k = 0; k < f.nargs; ++k) {
     if (f.args[k].tag != Tag::Tensors || !op.schema->args[static_cast<size_t>(k)].type.mutated) continue;
     for (const Tensor& t : f.args[k].as_tensors()) {
-      if (!wants_gradient(t)) continue;
+      if (!wants_gradient(t) || hidden_no_grad()) continue;
       check_inplace_history(op, t);
       fail(ErrorKind::Runtime, op.name(), ": is not differentiable, and ", op.schema->args[static_cast<size_t>(k)].name,
            " have a history; call it under no_grad() or detach() them");
@@ -286,6 +287,7 @@ void autograd_kernel(void*, const Operator& op, Frame& f, KeySet keys) {
   if (needed) check_written_lists(op, f);
   if (inplace) {
     const Tensor& self = f.args[0].as_tensor();
+    if (needed && is_unrecorded_write(self)) needed = false;
     if (self->has(TensorImpl::kInference) || needed) check_inplace_history(op, self);
     needed = needed && is_differentiable(self.dtype());
   }

@@ -2,8 +2,8 @@
 
 Inside a :func:`dual_level`, tensors made by :func:`make_dual` carry a tangent, and :func:`unpack_dual` gives that of
 whatever was computed from them. The tangents are taken when asked for, by differentiating a backward pass of the
-recorded operations: they cost about two of them, and what ran under ``no_grad`` has none. Duals, and what is made of
-them, require gradients.
+recorded operations: they cost about two of them. Duals, and what is made of them, require gradients, under ``no_grad``
+too; where the values of duals are part of a recorded computation, what runs under ``no_grad`` is constant.
 
 >>> import tesserack as ts
 >>> from tesserack.autograd import forward_ad
@@ -45,6 +45,7 @@ class _Level:
         self.tangents: list[Tensor] = []
         self.made: list[tuple[weakref.ref[Tensor], Any]] = []  # the duals themselves, and their nodes
         self.recorded = False
+        self.outer = _native._forward_level(depth() == 0)
 
     def tangent_of_dual(self, tensor: Tensor) -> Tensor | None:
         """The tangent that a dual was made with, while no operation on the dual has written to it."""
@@ -105,6 +106,7 @@ def exit_dual_level(*, level: int | None = None) -> None:
     """End the level and forget its tangents. ``RuntimeError`` if there is none, or for another number than 0."""
     if _state.level is None or level not in (None, 0):
         raise RuntimeError(f"exit_dual_level: expected the level that was entered, got {level}")
+    _native._forward_level(_state.level.outer)
     _state.level = None
     _native._pop_keeping_hooks()
 
@@ -151,6 +153,8 @@ def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> T
         raise RuntimeError("make_dual: Setting a forward grad that itself has a forward gradient at the same level 0 "
                            "is not supported.")  # fmt: skip
     current.recorded |= tensor.requires_grad or tangent.requires_grad or depth() > 0
+    if current.recorded:
+        _native._forward_level(False)
     with enable_grad():
         before = tensor.view_as(tensor) if tensor.requires_grad else tensor.detach().requires_grad_()
         dual = _Dual.apply(before)

@@ -30,6 +30,9 @@ def level(forward: bool = False) -> Iterator[None]:
     program would see tensors of a transform that is over when they unpack, and are refused.
     """
     _state.depth = depth() + 1
+    # Under no_grad tangents go on, and gradients do not: where both are taken it is the gradients that count.
+    before = _native._forward_level(forward and depth() - 1 == getattr(_state, "forward", 0))
+    _state.forward = getattr(_state, "forward", 0) + forward
     if forward:
         _native._push_keeping_hooks()
     try:
@@ -37,6 +40,8 @@ def level(forward: bool = False) -> Iterator[None]:
             yield
     finally:
         _state.depth -= 1
+        _state.forward -= forward
+        _native._forward_level(before)
         if forward:
             _native._pop_keeping_hooks()
 
@@ -316,9 +321,9 @@ def _depend(outputs: list[Tensor], inputs: list[Tensor]) -> None:
 def jvp(func: Callable[..., Any], primals: Any, tangents: Any, *, strict: bool = False, has_aux: bool = False) -> Any:
     """``(output, J v)`` or ``(output, J v, aux)`` for tuples of primals and tangents of the same structure.
 
-    By differentiating a backward pass, so that it takes functions that can be differentiated twice, and what they do
-    under ``no_grad`` counts as constant. ``RuntimeError`` with ``strict`` where an output does not depend on the
-    primals.
+    By differentiating a backward pass, so that it takes functions that can be differentiated twice. Within transforms
+    that take gradients, what they do under ``no_grad`` counts as constant. ``RuntimeError`` with ``strict`` where an
+    output does not depend on the primals.
 
     >>> import tesserack as ts
     >>> ts.func.jvp(ts.sin, (ts.zeros(2),), (ts.ones(2),))[1]

@@ -1,4 +1,5 @@
 #include "ops/common/variants.h"
+#include "autograd/forward_level.h"
 #include "autograd/meta.h"
 #include "autograd/record.h"
 #include "autograd/view_history.h"
@@ -162,7 +163,7 @@ void inplace_by_copy(const Operator& op, Frame& f, bool recorded) {
   const Tensor& self = f.args[0].as_tensor();
   std::vector<Value> args(f.args, f.args + f.nargs);
   Tensor before;
-  if (recorded) {
+  if (recorded && !is_unrecorded_write(self)) {
     check_inplace_history(op, self);
     // By way of the base: a view may reach outside the view it was made of.
     if (self->base && requires_grad(self)) refresh_view_history(self);

@@ -1,6 +1,7 @@
 // Gradients of pointwise operators: derived expressions, registered as pointwise operators of their own, so that
 // they can be differentiated again.
 #include "autograd/declared.h"
+#include "autograd/forward_level.h"
 #include "autograd/meta.h"
 #include "autograd/record.h"
 #include "autograd/saved_tensor.h"
@@ -282,7 +283,7 @@ void pointwise_autograd(void*, const Operator& op, Frame& f, KeySet keys) {
   bool inplace = op.variant == Variant::Inplace;
   // A comparison has no gradient, but written in place it cuts its target off from what that was computed from.
   if (!functional.differentiable) needed = inplace ? needed & 1 : 0;
-  if (!needed) return redispatch(op, f, rest);
+  if (!needed || (inplace && is_unrecorded_write(f.args[0].as_tensor()))) return redispatch(op, f, rest);
   if (op.variant == Variant::Out) refuse_out_gradient(op);
   // out of in-place: the target is arg 0 whether or not it requires a gradient itself.
   if (inplace) check_inplace_history(op, f.args[0].as_tensor());

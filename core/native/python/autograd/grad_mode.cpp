@@ -1,4 +1,5 @@
 // no_grad, enable_grad, set_grad_enabled, inference_mode: context managers and decorators; modes of this thread.
+#include "autograd/forward_level.h"
 #include "dispatch/operator.h"
 #include "python/autograd/autograd_bindings.h"
 #include "python/autograd/saved_tensor_object.h"
@@ -11,7 +12,8 @@ namespace {
 enum class Mode : uint8_t { NoGrad, EnableGrad, SetGrad, Inference };
 
 struct Saved {
-  bool grad, inference;
+  GradSwitch grad;
+  bool inference;
 };
 
 struct ModeObject {
@@ -23,22 +25,22 @@ struct ModeObject {
 };
 ModeObject* as_mode(PyObject* o) { return reinterpret_cast<ModeObject*>(o); }
 
-Saved current() { return {grad_enabled(), thread_state().inference}; }
+Saved current() { return {grad_switch(), thread_state().inference}; }
 void restore(const Saved& s) {
-  set_grad_enabled(s.grad);
+  restore_grad(s.grad);
   thread_state().inference = s.inference;
 }
 
 void apply(const ModeObject& m) {
   if (m.mode == Mode::NoGrad)
-    set_grad_enabled(false);
+    switch_grad(false);
   else if (m.mode == Mode::EnableGrad)
-    set_grad_enabled(!thread_state().inference);
+    switch_grad(!thread_state().inference);
   else if (m.mode == Mode::SetGrad)
-    set_grad_enabled(m.value);
+    switch_grad(m.value);
   else {
     thread_state().inference = m.value;
-    set_grad_enabled(!m.value);
+    switch_grad(!m.value);
   }
 }
 
@@ -148,8 +150,9 @@ PyTypeObject g_modes[] = {
               "inference_mode(mode=True)\n--\n\nAs no_grad, and tensors made inside can never take part in recording."),
 };
 
-PyObject* py_is_grad_enabled(PyObject*, PyObject*) { return PyBool_FromLong(grad_enabled()); }
+PyObject* py_is_grad_enabled(PyObject*, PyObject*) { return PyBool_FromLong(grad_enabled() && !hidden_no_grad()); }
 PyObject* py_is_inference(PyObject*, PyObject*) { return PyBool_FromLong(thread_state().inference); }
+PyObject* py_forward_level(PyObject*, PyObject* on) { return PyBool_FromLong(set_forward_level(on == Py_True)); }
 PyObject* py_is_anomaly(PyObject*, PyObject*) { return PyBool_FromLong(thread_state().anomaly); }
 PyObject* py_set_anomaly(PyObject*, PyObject* on) {
   int truth = PyObject_IsTrue(on);
@@ -195,6 +198,7 @@ PyMethodDef g_functions[] = {
     {"is_inference_mode_enabled", py_is_inference, METH_NOARGS,
      "is_inference_mode_enabled()\n--\n\nWhether inference_mode is on."},
     {"is_anomaly_enabled", py_is_anomaly, METH_NOARGS, "is_anomaly_enabled()\n--\n\nWhether anomaly mode is on."},
+    {"_forward_level", py_forward_level, METH_O, nullptr},
     {"_set_anomaly", py_set_anomaly, METH_O, nullptr},
     {"_push_saved_tensors_hooks", push_hooks, METH_VARARGS, nullptr},
     {"_pop_saved_tensors_hooks", pop_hooks, METH_NOARGS, nullptr},
