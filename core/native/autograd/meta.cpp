@@ -162,6 +162,7 @@ void set_data(const Tensor& t, const Tensor& source) {
            "data: a tensor that requires grad cannot take data of dtype ", source.dtype());
   TensorImpl *d = t.impl(), *s = source.impl();
   if (d == s) return;
+  const uint32_t version = d->version();
   if (s->storage) retain(s->storage);
   if (d->storage) release(d->storage);
   d->storage = s->storage;
@@ -171,6 +172,10 @@ void set_data(const Tensor& t, const Tensor& source) {
   d->keys = (d->keys & ~data_bits()) | (s->keys & data_bits());
   delete std::exchange(d->payload, s->payload ? s->payload->copy() : nullptr);
   d->copy_geometry(*s);
+  if (d->version() != version) { // the tensor's count goes on, not that of its new memory
+    if (!d->own_version) d->own_version = new VersionCounter;
+    d->own_version->value = version;
+  }
   // Autograd state stays; a leaf made for other data must not accumulate into this one's shape.
   if (AutogradMeta* m = autograd_meta(d)) m->accumulator = nullptr;
 }

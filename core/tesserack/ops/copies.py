@@ -13,6 +13,7 @@ from typing import Any
 
 import tesserack as ts
 from tesserack import Tensor
+from tesserack.autograd.function import Function
 from tesserack.ops.results import refilled
 
 __all__ = [
@@ -94,19 +95,37 @@ view_as_real_copy = _copied("view_as_real_copy", ts.view_as_real)
 view_copy = _copied("view_copy", Tensor.view)
 
 
+class _Apart(Function):
+    """Parts that share memory, each a result of its own: autograd does not see that what is written to one is written
+    to ``x``, nor do they count writes together."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, dim: int, sizes: list[int]) -> tuple[Tensor, ...]:
+        ctx.dim = dim
+        return tuple(part.data for part in x.split(sizes, dim))
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
+        return ts.cat(grads, ctx.dim), None, None
+
+
+def _apart(x: Tensor, parts: Any, dim: int) -> tuple[Tensor, ...]:
+    return _Apart.apply(x, dim, [part.shape[dim] for part in parts])  # type: ignore[no-any-return]
+
+
 def unsafe_chunk(self: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
     """``chunk``; PyTorch's form for results of which one is written at a time."""
-    return tuple(self.chunk(chunks, dim))
+    return _apart(self, self.chunk(chunks, dim), dim)
 
 
 def unsafe_split(self: Tensor, split_size: int, dim: int = 0) -> tuple[Tensor, ...]:
     """``split``; PyTorch's form for results of which one is written at a time."""
-    return tuple(self.split(split_size, dim))
+    return _apart(self, self.split(split_size, dim), dim)
 
 
 def unsafe_split_with_sizes(self: Tensor, split_sizes: Any, dim: int = 0) -> tuple[Tensor, ...]:
     """``split`` by sizes; PyTorch's form for results of which one is written at a time."""
-    return tuple(self.split(split_sizes, dim))
+    return _apart(self, self.split(split_sizes, dim), dim)
 
 
 def as_strided_scatter(self: Tensor, src: Tensor, size: Any, stride: Any, storage_offset: int | None = None) -> Tensor:

@@ -266,3 +266,41 @@ def sparse_sums(m: Any) -> Any:
 @pytest.mark.parametrize("program", [closed_generators, results_returned_twice, marked_but_no_input, sparse_sums])
 def test_corners_of_functions(compare_program: Callable[..., None], program: Callable[[Any], Any]) -> None:
     compare_program(program)
+
+
+def data_that_is_replaced(m: Any) -> Any:
+    """The count of writes is the tensor's, not that of the memory it gets."""
+    x = m.ones(1, 2)
+    x.add_(1).add_(1)
+    counts = [x._version]
+    x.data = m.zeros(2, 3)
+    counts.append(x._version)
+    x.add_(1)
+    w = m.ones(2, requires_grad=True)
+    y = w.exp()
+    z = y.sin()
+    y.data = y.data.add(1)
+    z.sum().backward()
+    return [*counts, x._version, w.grad]
+
+
+def parts_apart(m: Any) -> Any:
+    """What unsafe_split and its kin give: results that share memory, and count their writes each for itself."""
+    found = []
+    for cut in (
+        lambda t: t.unsafe_split(1),
+        lambda t: t.unsafe_split_with_sizes((1, 2)),
+        lambda t: t.unsafe_chunk(2, 1),
+    ):
+        a = m.arange(9.0).reshape(3, 3).requires_grad_()
+        b = a * 2
+        parts = cut(b)
+        parts[0].mul_(parts[1] if parts[0].shape == parts[1].shape else 3)
+        parts[0].sum().backward()
+        found += [a.grad, b.detach(), [p._is_view() for p in parts], m.ones(4, 4).unsafe_chunk(2)[1].requires_grad]
+    return found
+
+
+@pytest.mark.parametrize("program", [data_that_is_replaced, parts_apart])
+def test_counts_of_writes(compare_program: Callable[..., None], program: Callable[[Any], Any]) -> None:
+    compare_program(program)
