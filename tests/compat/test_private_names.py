@@ -265,3 +265,30 @@ def test_what_containers_of_tensors_take(program):
         "1 0",
         "True torch.quint4x2 torch.per_channel_symmetric",
     ]
+
+
+NODES = """
+import torch
+from torch._C import _WeakTensorRef, is_grad_enabled
+from torch._C._autograd import _saved_tensors_hooks_is_enabled
+from torch._C._functions import AccumulateGrad, UndefinedGrad
+
+x = torch.ones(2, requires_grad=True)
+node = (x * 2).grad_fn
+print(isinstance(node.next_functions[0][0], AccumulateGrad), isinstance(node, AccumulateGrad))
+y = UndefinedGrad()(x * 2)
+print(y.tolist(), torch.autograd.grad(y.sum(), x, allow_unused=True))
+with torch.no_grad(), torch.autograd.graph.disable_saved_tensors_hooks("no"):
+    print(is_grad_enabled(), _saved_tensors_hooks_is_enabled())
+print(is_grad_enabled(), _saved_tensors_hooks_is_enabled())
+kept = _WeakTensorRef(x)
+print(kept.expired())
+del x, y, node
+print(kept.expired(), torch.jit._wait(torch.jit._fork(torch.add, torch.ones(1), 1)).item())
+"""
+
+
+def test_nodes_and_states_of_autograd(program):
+    assert program.run(NODES) == [
+        "True False", "[2.0, 2.0] (None,)", "False False", "True True", "False", "True 2.0"
+    ]  # fmt: skip

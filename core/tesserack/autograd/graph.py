@@ -166,6 +166,11 @@ def _disable(message: str | None) -> None:
     _disabled.message = message
 
 
+def hooks_are_enabled() -> bool:
+    """Whether saved-tensor hooks may be used here."""
+    return getattr(_disabled, "message", None) is None
+
+
 class _Kept:
     """A saved tensor that may be written to, in the context that it was saved in."""
 
