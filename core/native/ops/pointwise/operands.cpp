@@ -1,8 +1,11 @@
 #include "ops/pointwise/operands.h"
 #include "dispatch/describe.h"
 #include "ops/common/promotion.h"
+#include "ops/common/raw.h"
 #include "tensor/geometry.h"
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <string_view>
 
 namespace ts {
@@ -58,6 +61,18 @@ void check_one_floating(const Operator& op, const Frame& f, std::pair<int, int> 
            " is no longer supported, got ", a, " and ", b, "; try .to() a floating dtype for one of them");
 }
 
+// What is compared is first of the common dtype: x == 0.1 where x holds the nearest to 0.1.
+void round_to_half(PointwisePlan& plan) {
+  for (PointwiseOperand& o : plan.operands) {
+    if (!o.tensor) {
+      o.number = rounded_to_half(o.number, plan.common);
+    } else if (o.tensor->dtype != plan.common && !is_bool(o.tensor->dtype) && !plan.device.is_meta()) {
+      plan.copies.push_back(raw_cast(Tensor::share(const_cast<TensorImpl*>(o.tensor)), plan.common));
+      o.tensor = plan.copies.back().impl();
+    }
+  }
+}
+
 // Those whose operands may all be numbers, as in PyTorch.
 bool takes_numbers(const Operator& op) {
   constexpr std::string_view kNames[] = {"add",      "sub",      "mul",          "div",         "divide",
@@ -67,6 +82,17 @@ bool takes_numbers(const Operator& op) {
 }
 
 } // namespace
+
+Scalar rounded_to_half(Scalar number, DType half) {
+  const double v = static_cast<double>(static_cast<float>(number.to_double()));
+  const int digits = half == DType::Float16 ? 11 : 8, least = half == DType::Float16 ? -13 : -125;
+  if (v == 0 || !std::isfinite(v)) return Scalar(v);
+  int exponent;
+  std::frexp(v, &exponent);
+  const double step = std::ldexp(1.0, std::max(exponent, least) - digits), r = std::nearbyint(v / step) * step;
+  const double largest = std::ldexp(2.0 - std::ldexp(1.0, 1 - digits), half == DType::Float16 ? 15 : 127);
+  return Scalar(std::fabs(r) > largest ? std::copysign(std::numeric_limits<double>::infinity(), r) : r);
+}
 
 PointwisePlan make_plan(const Operator& op, const PointwiseInfo& info, const pointwise::Program& p, const Frame& f) {
   PointwisePlan plan;
@@ -125,6 +151,7 @@ PointwisePlan make_plan(const Operator& op, const PointwiseInfo& info, const poi
   TS_CHECK(!info.no_bool || !any_bool(f), op.name(),
            ": expected a numeric dtype, got bool; try logical_xor, logical_not or .to() a number type");
   choose_dtypes(op, info, types, first, plan);
+  if (info.promote == Promote::Compare && is_half(plan.common)) round_to_half(plan);
   if (info.floating_one_of) check_one_floating(op, f, *info.floating_one_of);
   TS_CHECK(!bool_alpha || is_bool(plan.common), op.name(),
            ": Boolean alpha only supported for Boolean results, got dtype ", plan.common);

@@ -20,6 +20,8 @@ struct PointwisePlan {
   DType common = DType::Undefined, result = DType::Undefined, compute = DType::Undefined;
 };
 
+// A number as a half dtype holds it: comparisons see it so, though they are computed with more digits.
+Scalar rounded_to_half(Scalar number, DType half);
 // Checks the operands; all errors of dtypes, devices and shapes are raised here.
 PointwisePlan make_plan(const Operator& op, const PointwiseInfo& info, const pointwise::Program& p, const Frame& f);
 

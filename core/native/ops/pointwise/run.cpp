@@ -90,6 +90,7 @@ bool is_uniform(const TensorImpl& t) {
     out = Tensor::share(const_cast<TensorImpl*>(target));
   }
   DType compute = compute_type(first->dtype);
+  const bool compares_halves = info.promote == Promote::Compare && is_half(first->dtype);
   int64_t n = first->numel, one = 1, zero = 0;
   ts_tensor in[kMaxOperands], od;
   int n_in = 0;
@@ -101,7 +102,7 @@ bool is_uniform(const TensorImpl& t) {
       shape.strided |= !contiguous;
       fill_tensor(in[n_in++], *v.tensor, &n, contiguous ? &one : &zero, 1, n, contiguous);
     } else
-      fill_scalar(in[n_in++], v.as_scalar(), compute);
+      fill_scalar(in[n_in++], compares_halves ? rounded_to_half(v.as_scalar(), first->dtype) : v.as_scalar(), compute);
   }
   fill_tensor(od, *out.impl(), &n, &one, 1, n, true);
   int status = run_kernel(first->device, p, compute, &od, in, n_in, shape, n);
