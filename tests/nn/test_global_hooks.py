@@ -47,6 +47,21 @@ def test_forward_hooks_of_all_modules_may_see_keywords() -> None:
     assert seen == [{"by": 3.0}]
 
 
+@pytest.mark.parametrize("name", ["forward_pre", "forward", "backward_pre", "backward"])
+def test_tables_of_all_modules_are_emptied_by_assignment(name: str) -> None:
+    seen: list[Any] = []
+    kind = name if "forward" in name else f"full_{name}"
+    getattr(registration, f"register_module_{kind}_hook")(lambda *args: seen.append(args))
+    try:
+        assert len(getattr(registration, f"_global_{name}_hooks")) == 1
+        nn.Identity()(ts.ones(1, requires_grad=True)).sum().backward()
+        assert len(seen) == 1
+    finally:
+        setattr(registration, f"_global_{name}_hooks", {})
+    nn.Identity()(ts.ones(1, requires_grad=True)).sum().backward()
+    assert len(seen) == 1 and not getattr(registration, f"_global_{name}_hooks")
+
+
 def test_steps_of_every_optimizer() -> None:
     order: list[str] = []
     w = nn.Parameter(ts.ones(1))

@@ -6,6 +6,7 @@ import functools
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
+from types import ModuleType
 from typing import Any
 
 from tesserack import is_grad_enabled
@@ -30,6 +31,28 @@ class HookTables:
 
 
 GLOBAL = HookTables()
+
+
+def _global_table(field: str) -> Any:
+    def get(module: ModuleType) -> Hooks:
+        return getattr(GLOBAL, field)  # type: ignore[no-any-return]
+
+    def put(module: ModuleType, hooks: Hooks) -> None:
+        setattr(GLOBAL, field, OrderedDict(hooks))
+        if field == "backward":  # one table there for both kinds
+            GLOBAL.last_operator = OrderedDict()
+        HookMixin._hooked |= bool(hooks)
+
+    return property(get, put)
+
+
+class GlobalHookNames(ModuleType):
+    """A file with PyTorch's names for the tables of all modules' hooks: programs empty them by assigning others."""
+
+    _global_forward_pre_hooks = _global_table("forward_pre")
+    _global_forward_hooks = _global_table("forward")
+    _global_backward_pre_hooks = _global_table("backward_pre")
+    _global_backward_hooks = _global_table("backward")
 
 
 def add_hook(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import importlib
+import sys
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -16,6 +17,7 @@ from tesserack.nn.modules._hooks import (
     BUFFER_REGISTRATION,
     MODULE_REGISTRATION,
     PARAMETER_REGISTRATION,
+    GlobalHookNames,
     HookMixin,
     register_module_backward_hook,
     register_module_buffer_registration_hook,
@@ -385,3 +387,6 @@ _accessors.announce_to_module(Module)
 def indented(text: str, spaces: int = 2) -> str:
     """``text`` with every line but the first moved to the right."""
     return text.replace("\n", "\n" + " " * spaces)
+
+
+sys.modules[__name__].__class__ = GlobalHookNames
