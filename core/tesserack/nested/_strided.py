@@ -101,9 +101,10 @@ class StridedNestedTensor(Tensor):
         raise RuntimeError("stride: a nested tensor of the strided layout has one for each row; try unbind()")
 
     def is_same_size(self, other: Any) -> bool:
-        """Whether another is nested in the same layout, with rows of the same sizes."""
-        alike = isinstance(other, StridedNestedTensor)
-        return alike and [p.size for p in self._places] == [p.size for p in other._places]
+        """Whether another has rows of the same sizes; ``RuntimeError`` unless it is nested in this layout too."""
+        if not isinstance(other, StridedNestedTensor):
+            raise RuntimeError("is_same_size: expected both to be nested tensors of the strided layout")
+        return [p.size for p in self._places] == [p.size for p in other._places]
 
     def numel(self) -> int:
         """The number of elements of all rows."""

@@ -60,9 +60,17 @@ def zero_(self: Tensor) -> Tensor:
     return assign(self, empty_of(self), "zero_")
 
 
+def _check_format(op: str, memory_format: Any) -> None:
+    if memory_format is not None:
+        raise RuntimeError(
+            f"{op}: expected no memory_format of a sparse tensor, got {memory_format}; it has no strides"
+        )
+
+
 def _empty_like(
     self: Tensor, dtype: Any = None, device: Any = None, requires_grad: bool = False, memory_format: Any = None
 ) -> Tensor:
+    _check_format("empty_like", memory_format)
     if self.layout is ts.sparse_coo:
         made = empty_of(self, None, dtype, device)
     else:
@@ -78,6 +86,7 @@ kernel("empty_like")(_empty_like)
 def randn_like(
     self: Tensor, dtype: Any = None, device: Any = None, requires_grad: bool = False, memory_format: Any = None
 ) -> Tensor:
+    _check_format("randn_like", memory_format)
     if self.layout is ts.sparse_coo:
         raise refuse("randn_like", self)
     made = like(self.detach(), ts.randn_like(parts_of(self).values, dtype=dtype)).to(device or self.device)
@@ -88,6 +97,7 @@ def randn_like(
 def zeros_like(
     self: Tensor, dtype: Any = None, device: Any = None, requires_grad: bool = False, memory_format: Any = None
 ) -> Tensor:
+    _check_format("zeros_like", memory_format)
     made = empty_of(self, None, dtype, device)
     return made.requires_grad_() if requires_grad else made
 
@@ -96,6 +106,7 @@ def zeros_like(
 def ones_like(
     self: Tensor, dtype: Any = None, device: Any = None, requires_grad: bool = False, memory_format: Any = None
 ) -> Tensor:
+    _check_format("ones_like", memory_format)
     if self.layout is ts.sparse_coo:
         raise refuse("ones_like", self)
     held = ts.ones_like(parts_of(self).values, dtype=dtype)

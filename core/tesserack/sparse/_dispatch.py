@@ -53,6 +53,8 @@ def in_place(*names: str, reshapes: bool = False) -> Callable[[Form], Form]:
                 result = function(self, *args)
                 if is_sparse(result):
                     raise RuntimeError(f"{call.op}: the result is sparse and cannot be written to a dense tensor")
+                if not _native.can_cast(result.dtype, self.dtype):
+                    raise RuntimeError(f"{call.op}: result type {result.dtype} can't be cast to {self.dtype}")
                 return self.copy_(result)
             return assign(self, function(self, *args), call.op, reshapes)
 

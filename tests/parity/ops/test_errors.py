@@ -260,6 +260,11 @@ BAD: dict[str, Callable[[Any], Any]] = {
     "nonzero twice": lambda m: m.nonzero(m.ones(2), as_tuple=True, out=m.ones(2, 1, dtype=m.int64)),
     "foreach of nothing": lambda m: m._foreach_add([], 1),
     "affine_grid of a row": lambda m: m.nn.functional.affine_grid(m.ones(1, 2, 3), (1, 2, 2)),
+    "empty_like of a sparse format": lambda m: m.empty_like(m.eye(2).to_sparse(), memory_format=m.preserve_format),
+    "ones_like of a sparse format": lambda m: m.ones_like(m.eye(2).to_sparse(), memory_format=m.preserve_format),
+    "sparse half into int": lambda m: m.eye(2, dtype=m.int32).mul_(m.eye(2, dtype=m.half).to_sparse()),
+    "sparse int into bool": lambda m: m.eye(2, dtype=m.bool).mul_(m.eye(2, dtype=m.int32).to_sparse()),
+    "is_same_size of a row": lambda m: m.nested.nested_tensor([m.ones(2)]).is_same_size(m.ones(1, 2)),
     "module to copy": lambda m: m.nn.Linear(2, 2).to("cpu", copy=True),
 }
 
