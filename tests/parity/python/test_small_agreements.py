@@ -38,3 +38,9 @@ def test_what_lbfgs_keeps():
         found.append((sorted(optimizer.state[weight]), lib.nn.Module.dump_patches, weight.detach().tolist()))
     assert found[0][:2] == found[1][:2]
     assert found[0][2][0] == pytest.approx(found[1][2][0], rel=1e-5)
+
+
+def test_the_hash_of_a_tensor_is_its_identity():
+    for lib in LIBS:
+        for x in (lib.ones(2), lib.nn.Parameter(lib.ones(1))):
+            assert hash(x) == id(x)

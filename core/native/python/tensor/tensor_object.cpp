@@ -118,8 +118,8 @@ PyObject* get_dict(PyObject* self, void*) {
 }
 
 Py_hash_t identity_hash(PyObject* self) {
-  // Objects are aligned: the low bits carry nothing, and the result is never -1.
-  return static_cast<Py_hash_t>(reinterpret_cast<uintptr_t>(self) >> 4);
+  // id(self), as in PyTorch, which is never -1: objects are aligned.
+  return static_cast<Py_hash_t>(reinterpret_cast<uintptr_t>(self));
 }
 
 PyMemberDef g_members[] = {
