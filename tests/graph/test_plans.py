@@ -369,3 +369,24 @@ def test_memory_between_is_used_again() -> None:
     run(runner, ts.randn(64, 64))
     (plan,) = runner.plans()
     assert plan["apart"] >= 8 * 64 * 64 * 4 and plan["arena"] <= 3 * 64 * 64 * 4
+
+
+COMPLEX: dict[str, Callable[[ts.Tensor], ts.Tensor]] = {
+    "sgn": lambda z: z.sgn() * 1.0,
+    "of a sum": lambda z: (z + z).sgn() * z,
+    "magnitude": lambda z: z.abs() * z,
+    "parts": lambda z: (z.sgn() * z.real).real * z.imag,
+    "conjugate": lambda z: (z.sgn().conj() * z).resolve_conj() * 2,
+    "made": lambda z: ts.complex(z.real * 2, z.imag * 3).sgn() * z.abs(),
+}
+
+
+@pytest.mark.parametrize("name", COMPLEX)
+@pytest.mark.parametrize("dtype", [ts.complex64, ts.complex128])
+def test_parts_of_complex_numbers_are_each_stored(name: str, dtype: ts.dtype) -> None:
+    """Two results of one call in the same memory, one beside the other."""
+    z = [ts.randn(3, 4, dtype=dtype, generator=ts.Generator().manual_seed(k)) for k in range(4)]
+    runner = planned(lambda z: [COMPLEX[name](z)], z[0])
+    for each in z:
+        assert same_bits(run(runner, each)[0], COMPLEX[name](each))
+    assert runner.plans()

@@ -163,7 +163,9 @@ bool Group::append(const Work& w, const Space& s) {
       made.value = made.stored = {From::Instruction, static_cast<uint16_t>(code_.size() - 1)};
       made.readable = true;
     }
-    for (Write& before : writes_) before.last = before.last && before.to.place.buffer != made.to.place.buffer;
+    for (Write& before : writes_) // parts of complex numbers share a buffer, and each is one of its own
+      before.last = before.last && !same_place(before.to.place, before.to.tensor, before.to.strides, made.to.place,
+                                               made.to.tensor, made.to.strides);
     bound[k] = {true, static_cast<uint16_t>(writes_.size())};
     writes_.push_back(std::move(made));
   }
