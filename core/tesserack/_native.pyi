@@ -292,10 +292,18 @@ class _Guard:
 
 # Graphs of a function by the signature of a call, and a guard: the place of one that holds, and the call's tensors.
 class _Replays:
-    def add(self, signature: bytes, guard: _Guard, place: _int) -> None: ...
+    def add(
+        self, signature: bytes, guard: _Guard, place: _int, runner: Any = None, again: _bool = False
+    ) -> None: ...  # again: a run that fails may be made anew by Python
     # None: no guard of the call's signature holds, or the call is not plain; False: nothing of its signature was added.
     def find(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any: ...
 
+# A call's result by a graph at hand; NotImplemented where the package is to look, or to run it.
+class _Quick:
+    def use(self, replays: _Replays | None) -> None: ...
+    def run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any: ...
+
+def _allow_quick(on: _bool) -> None: ...
 def _call_signature(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes: ...  # empty: not plain
 def _add_plain_class(kind: type[Tensor]) -> None: ...
 def _are_alike(tensors: list[Tensor]) -> _bool: ...  # plain ones of one floating dtype and device

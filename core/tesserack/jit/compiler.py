@@ -75,7 +75,8 @@ class OptimizedModule(Module):
         call = self.__dict__.get("_compiled")
         if call is None or call.plain:
             return self.__dict__["_modules"]["_orig_mod"](*args, **kwargs)
-        return call(*args, **kwargs)
+        found = call.quick.run(args, kwargs)
+        return call.run(args, kwargs) if found is NotImplemented else found
 
     def __getattr__(self, name: str) -> Any:
         module = self.__dict__.get("_modules", {}).get("_orig_mod")

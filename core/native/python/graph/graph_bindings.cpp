@@ -10,6 +10,7 @@
 #include "graph/tracer.h"
 #include "python/calls/python_dispatch.h"
 #include "python/devices/runtime_bindings.h"
+#include "python/graph/runner.h"
 #include "python/graph/traced_size.h"
 #include "python/tensor/tensor_object.h"
 #include "python/types.h"
@@ -229,6 +230,7 @@ public:
   }
 
   std::vector<std::string> why_called() const { return executor_->plans().why_called(); }
+  const std::shared_ptr<graph::Executor>& executor() const { return executor_; }
 
 private:
   std::shared_ptr<graph::Executor> executor_;
@@ -267,6 +269,10 @@ void add_methods(const pb::object& type, std::span<PyMethodDef> methods) {
 }
 
 } // namespace
+
+std::shared_ptr<const graph::Executor> executor_of(const pb::object& runner) {
+  return runner.cast<const Runner&>().executor();
+}
 
 void define_graph(pb::module_& m) {
   pb::class_<Graph, std::shared_ptr<Graph>>(m, "_Graph")

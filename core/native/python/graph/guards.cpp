@@ -8,12 +8,15 @@
 #include "extend/autocast.h"
 #include "python/calls/overrides.h"
 #include "python/common.h"
+#include "python/graph/runner.h"
 #include "python/tensor/plain_classes.h"
 #include "python/types.h"
 #include "runtime/backend.h"
 #include "tensor/sparse.h"
 #include <algorithm>
+#include <cstring>
 #include <memory>
+#include <optional>
 #include <pybind11/pybind11.h>
 #include <unordered_map>
 #include <unordered_set>
@@ -22,14 +25,35 @@
 namespace pb = pybind11;
 
 namespace ts::py_runtime {
+
+void define_existing(pb::module_& m); // existing.cpp
+
 namespace {
 
 using ts::py::checked;
 using ts::py::PyRef;
 
-template <class T> void put(std::string& out, const T& value) {
-  out.append(reinterpret_cast<const char*>(&value), sizeof value);
-}
+// Bytes that are put together anew for every call, in memory that stays.
+class Key {
+public:
+  std::string_view view() const { return {bytes_.data(), size_}; }
+  void clear() { size_ = 0; }
+  template <class T> void put(const T& value) {
+    if (size_ + sizeof value > bytes_.size()) grow(sizeof value);
+    std::memcpy(bytes_.data() + size_, &value, sizeof value);
+    size_ += sizeof value;
+  }
+  void put_text(std::string_view text) {
+    if (size_ + text.size() > bytes_.size()) grow(text.size());
+    std::memmove(bytes_.data() + size_, text.data(), text.size());
+    size_ += text.size();
+  }
+
+private:
+  std::vector<char> bytes_;
+  size_t size_ = 0;
+  [[gnu::noinline]] void grow(size_t more) { bytes_.resize(2 * (size_ + more) + 256); }
+};
 
 bool has_attributes(PyObject* tensor) {
   PyObject* held = ts::py::as_object(tensor)->dict;
@@ -54,18 +78,18 @@ struct Likeness {
   bool operator==(const Likeness&) const = default;
 };
 
-bool put_tensor(std::string& out, PyObject* o) {
+bool put_tensor(Key& out, PyObject* o) {
   Likeness like;
   if (!like.read(o)) return false;
-  put(out, like.type);
-  put(out, like.keys);
-  put(out, like.device);
-  put(out, like.dtype);
-  put(out, like.ndim);
-  put(out, like.bits);
+  out.put(like.type);
+  out.put(like.keys);
+  out.put(like.device);
+  out.put(like.dtype);
+  out.put(like.ndim);
+  out.put(like.bits);
   const TensorImpl* t = ts::py::impl_of(o);
-  out.append(reinterpret_cast<const char*>(t->sizes_data()), sizeof(int64_t) * t->ndim);
-  out.append(reinterpret_cast<const char*>(t->strides_data()), sizeof(int64_t) * t->ndim);
+  for (const int64_t* dims : {t->sizes_data(), t->strides_data()})
+    for (uint8_t d = 0; d < t->ndim; ++d) out.put(dims[d]);
   return true;
 }
 
@@ -73,42 +97,42 @@ bool put_tensor(std::string& out, PyObject* o) {
 
 // The arguments of a call taken apart.
 struct Arguments {
-  std::string key;
+  Key key;
   std::vector<PyObject*> tensors; // each once
 
   bool add(PyObject* o, int depth) {
     if (ts::py::is_tensor(o)) {
       auto at = std::find(tensors.begin(), tensors.end(), o);
-      key += 'T';
-      put(key, static_cast<int32_t>(at - tensors.begin()));
+      key.put('T');
+      key.put(static_cast<int32_t>(at - tensors.begin()));
       if (at != tensors.end()) return true;
       tensors.push_back(o);
       return !has_attributes(o) && put_tensor(key, o);
     }
     if (o == Py_None || o == Py_True || o == Py_False || o == Py_Ellipsis || ts::py::is_dtype(o)) {
-      key += 'o'; // these live for ever
-      put(key, o);
+      key.put('o'); // these live for ever
+      key.put(o);
       return true;
     }
     if (PyLong_CheckExact(o)) {
       int overflow = 0;
       long long i = PyLong_AsLongLongAndOverflow(o, &overflow);
-      key += 'i';
-      put(key, i);
+      key.put('i');
+      key.put(i);
       return !overflow;
     }
     if (PyFloat_CheckExact(o)) {
-      key += 'f';
-      put(key, PyFloat_AS_DOUBLE(o));
+      key.put('f');
+      key.put(PyFloat_AS_DOUBLE(o));
       return true;
     }
     if (PyUnicode_CheckExact(o)) {
       Py_ssize_t n = 0;
       const char* text = PyUnicode_AsUTF8AndSize(o, &n);
       if (!text) return PyErr_Clear(), false;
-      key += 's';
-      put(key, n);
-      key.append(text, static_cast<size_t>(n));
+      key.put('s');
+      key.put(n);
+      key.put_text({text, static_cast<size_t>(n)});
       return true;
     }
     return depth < 16 && add_container(o, depth + 1);
@@ -117,15 +141,15 @@ struct Arguments {
   bool add_container(PyObject* o, int depth) {
     if (PyTuple_CheckExact(o) || PyList_CheckExact(o)) {
       Py_ssize_t n = PySequence_Fast_GET_SIZE(o);
-      key += PyList_CheckExact(o) ? 'l' : 't';
-      put(key, n);
+      key.put(PyList_CheckExact(o) ? 'l' : 't');
+      key.put(n);
       for (Py_ssize_t k = 0; k < n; ++k)
         if (!add(PySequence_Fast_GET_ITEM(o, k), depth)) return false;
       return true;
     }
     if (!PyDict_CheckExact(o)) return false;
-    key += 'd';
-    put(key, PyDict_GET_SIZE(o));
+    key.put('d');
+    key.put(PyDict_GET_SIZE(o));
     PyObject *name, *value;
     for (Py_ssize_t at = 0; PyDict_Next(o, &at, &name, &value);)
       if (!PyUnicode_CheckExact(name) || !add(name, depth) || !add(value, depth)) return false;
@@ -141,12 +165,16 @@ constexpr KeySet kSpecial =
 bool read_call(Arguments& found, PyObject* args, PyObject* kwargs) {
   const ThreadState& state = thread_state();
   if ((state.include & kSpecial) || ts::py::override_modes()) return false;
-  put(found.key, state.include);
-  put(found.key, state.exclude);
-  if (state.include & key_bit(key::Autocast)) describe_autocast(found.key);
-  put(found.key, static_cast<uint8_t>(state.inference | state.anomaly << 1));
-  put(found.key, default_dtype());
-  put(found.key, default_device());
+  found.key.put(state.include);
+  found.key.put(state.exclude);
+  if (state.include & key_bit(key::Autocast)) {
+    std::string regions;
+    describe_autocast(regions);
+    found.key.put_text(regions);
+  }
+  found.key.put(static_cast<uint8_t>(state.inference | state.anomaly << 1));
+  found.key.put(default_dtype());
+  found.key.put(default_device());
   return found.add(args, 0) && (!kwargs || found.add(kwargs, 0));
 }
 
@@ -397,16 +425,24 @@ private:
 
 std::string signature_of(const pb::tuple& args, const pb::dict& kwargs) {
   Arguments found;
-  return read_call(found, args.ptr(), kwargs.ptr()) ? found.key : std::string();
+  return read_call(found, args.ptr(), kwargs.ptr()) ? std::string(found.key.view()) : std::string();
 }
 
 // The graphs of a function, each by the signature of its calls and a guard.
 class Replays {
 public:
-  void add(const std::string& signature, const std::shared_ptr<Guard>& guard, int place) {
+  struct Entry {
+    std::shared_ptr<Guard> guard;
+    int place;
+    std::shared_ptr<const graph::Executor> executor; // where its one result is what the function returns
+    bool again = false;                              // a run that fails may be made anew by Python
+  };
+
+  void add(const std::string& signature, const std::shared_ptr<Guard>& guard, int place, const pb::object& runner,
+           bool again) {
     std::vector<Entry>& there = entries_[signature];
     std::erase_if(there, [&](const Entry& e) { return e.place == place; });
-    there.push_back({guard, place});
+    there.push_back({guard, place, runner.is_none() ? nullptr : executor_of(runner), again});
   }
   // The place of one that holds, and the call's tensors. None if none holds or the call is not plain; False where there
   // is none for the call's signature.
@@ -414,60 +450,93 @@ public:
     if (entries_.empty()) return pb::none();
     Arguments given;
     if (!read_call(given, args.ptr(), kwargs.ptr())) return pb::none();
-    auto found = entries_.find(given.key);
-    if (found == entries_.end()) return pb::bool_(false);
-    for (size_t at = 0; at < found->second.size(); ++at) {
-      const Entry entry = found->second[at]; // comparing may collect garbage, and that may run anything
-      if (entry.guard->holds(given.tensors)) {
-        pb::list tensors(given.tensors.size());
-        for (size_t k = 0; k < given.tensors.size(); ++k)
-          PyList_SET_ITEM(tensors.ptr(), static_cast<Py_ssize_t>(k), Py_NewRef(given.tensors[k]));
-        return pb::make_tuple(entry.place, tensors);
-      }
-    }
-    return pb::none();
+    const std::vector<Entry>* there = with_key(given.key.view());
+    if (!there) return pb::bool_(false);
+    const std::optional<Entry> found = holding(*there, given);
+    if (!found) return pb::none();
+    pb::list tensors(given.tensors.size());
+    for (size_t k = 0; k < given.tensors.size(); ++k)
+      PyList_SET_ITEM(tensors.ptr(), static_cast<Py_ssize_t>(k), Py_NewRef(given.tensors[k]));
+    return pb::make_tuple(found->place, tensors);
+  }
+  // One that holds, if all that there are for the call have executors.
+  std::optional<Entry> find(Arguments& given, PyObject* args, PyObject* kwargs) const {
+    if (entries_.empty() || !read_call(given, args, kwargs)) return {};
+    const std::vector<Entry>* there = with_key(given.key.view());
+    const bool all = there && std::ranges::all_of(*there, [](const Entry& e) { return e.executor != nullptr; });
+    return all ? holding(*there, given) : std::nullopt;
   }
 
 private:
-  struct Entry {
-    std::shared_ptr<Guard> guard;
-    int place;
-  };
+  const std::vector<Entry>* with_key(std::string_view key) const {
+    if (last_ && last_->first == key) return &last_->second;
+    auto found = entries_.find(std::string(key));
+    if (found == entries_.end()) return nullptr;
+    last_ = &*found;
+    return &found->second;
+  }
+  static std::optional<Entry> holding(const std::vector<Entry>& there, const Arguments& given) {
+    for (size_t at = 0; at < there.size(); ++at)
+      if (Entry entry = there[at];
+          entry.guard->holds(given.tensors)) // comparing may collect garbage: that runs anything
+        return entry;
+    return {};
+  }
+
   std::unordered_map<std::string, std::vector<Entry>> entries_;
+  mutable const std::pair<const std::string, std::vector<Entry>>* last_ = nullptr; // asked for
 };
 
-// The objects that the collector of garbage knows when this is made: without a word of Python between, for an object
-// that another thread is about to make must not be held. Nothing is kept alive, so that an object of the same type that
-// lies where one was is taken for it.
-class Existing {
+bool g_quick = true; // false where all is to be run by Python
+
+// The way of a call to a graph without a word of Python. What it does not find is looked for by the package.
+class Quick {
 public:
-  Existing() {
-    PyRef all = from_collector("get_objects", nullptr);
-    for (Py_ssize_t k = 0; k < PyList_GET_SIZE(all.get()); ++k) {
-      PyObject* o = PyList_GET_ITEM(all.get(), k);
-      known_.emplace(o, Py_TYPE(o));
+  void use(const pb::object& replays) { replays_ = replays.is_none() ? PyRef() : PyRef::borrow(replays.ptr()); }
+
+  // The result; NotImplemented where the package is to look, or to run the call.
+  PyObject* run(PyObject* args, PyObject* kwargs) {
+    if (!replays_ || !g_quick) return Py_NewRef(Py_NotImplemented);
+    PyRef held = replays_;
+    Arguments given = std::move(spare_);
+    given.key.clear();
+    given.tensors.clear();
+    bool again = false;
+    PyObject* result = ts::py::guarded([&]() -> PyObject* {
+      const auto* known = static_cast<const Replays*>(value_of(held.get()));
+      const std::optional<Replays::Entry> found = known->find(given, args, kwargs);
+      if (!found) return Py_NewRef(Py_NotImplemented);
+      again = found->again;
+      std::vector<Tensor> in;
+      in.reserve(given.tensors.size());
+      for (PyObject* t : given.tensors) in.push_back(ts::py::tensor_of(t));
+      return ts::py::wrap(std::move(found->executor->run(in, {}, {}).front()));
+    });
+    spare_ = std::move(given);
+    if (!result && again && PyErr_ExceptionMatches(PyExc_Exception)) {
+      PyErr_Clear();
+      return Py_NewRef(Py_NotImplemented);
     }
+    return result;
   }
-  bool knows(const pb::object& o) const { return is_known(o.ptr()); }
-  bool knows_holder(const pb::object& o) const {
-    PyRef holders = from_collector("get_referrers", o.ptr());
-    for (Py_ssize_t k = 0; k < PyList_GET_SIZE(holders.get()); ++k)
-      if (is_known(PyList_GET_ITEM(holders.get(), k))) return true;
-    return false;
+
+  static void* value_of(PyObject* self) {
+    return reinterpret_cast<pb::detail::instance*>(self)->get_value_and_holder().value_ptr();
   }
 
 private:
-  bool is_known(PyObject* o) const {
-    auto found = known_.find(o);
-    return found != known_.end() && found->second == Py_TYPE(o);
-  }
-  static PyRef from_collector(const char* name, PyObject* arg) {
-    PyRef collector = checked(PyImport_ImportModule("gc"));
-    PyRef function = checked(PyObject_GetAttrString(collector.get(), name));
-    return checked(arg ? PyObject_CallOneArg(function.get(), arg) : PyObject_CallNoArgs(function.get()));
-  }
-  std::unordered_map<const PyObject*, const PyTypeObject*> known_; // compared alone
+  PyRef replays_;
+  static thread_local Arguments spare_; // which keeps its memory
 };
+thread_local Arguments Quick::spare_;
+
+PyObject* run_quick(PyObject* self, PyObject* const* args, Py_ssize_t n) {
+  if (n != 2 || !PyTuple_CheckExact(args[0]) || !PyDict_CheckExact(args[1]))
+    return PyErr_SetString(PyExc_TypeError, "run(): expected a tuple and a dict"), nullptr;
+  return static_cast<Quick*>(Quick::value_of(self))->run(args[0], args[1]);
+}
+PyMethodDef g_run_quick = {"run", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(run_quick)), METH_FASTCALL,
+                           nullptr};
 
 Guard* guard_of(PyObject* self) {
   auto* instance = reinterpret_cast<pb::detail::instance*>(self);
@@ -504,11 +573,16 @@ void define_guards(pb::module_& m) {
            })
       .def("__len__", &Guard::size)
       .def_property_readonly("complete", &Guard::complete);
-  pb::class_<Existing>(m, "_Existing")
+  define_existing(m);
+  pb::class_<Replays>(m, "_Replays")
       .def(pb::init<>())
-      .def("knows", &Existing::knows)
-      .def("knows_holder", &Existing::knows_holder);
-  pb::class_<Replays>(m, "_Replays").def(pb::init<>()).def("add", &Replays::add).def("find", &Replays::find);
+      .def("add", &Replays::add, pb::arg("signature"), pb::arg("guard"), pb::arg("place"),
+           pb::arg("runner") = pb::none(), pb::arg("again") = false)
+      .def("find", pb::overload_cast<const pb::tuple&, const pb::dict&>(&Replays::find, pb::const_));
+  auto quick = pb::class_<Quick>(m, "_Quick").def(pb::init<>()).def("use", &Quick::use);
+  ts::py::PyRef made = ts::py::checked(PyDescr_NewMethod(reinterpret_cast<PyTypeObject*>(quick.ptr()), &g_run_quick));
+  ts::py::checked_status(PyObject_SetAttrString(quick.ptr(), "run", made.get()));
+  m.def("_allow_quick", [](bool on) { g_quick = on; });
 }
 
 } // namespace ts::py_runtime

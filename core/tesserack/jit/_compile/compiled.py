@@ -15,7 +15,7 @@ from tesserack.jit._compile.backends import PLAIN, lookup_backend
 from tesserack.jit._compile.before import Seeds
 from tesserack.jit._compile.errors import BackendCompilerFailed, NotProved, Unsupported
 from tesserack.jit._compile.graphs import GraphRecorder
-from tesserack.jit._compile.programs import ProgramRecorder
+from tesserack.jit._compile.programs import Program, ProgramRecorder
 from tesserack.jit._compile.stance import current as current_stance
 from tesserack.jit._compile.state import keeps_casts, modes
 from tesserack.jit._compile.whole import OtherResults
@@ -62,7 +62,8 @@ class _Known:
         """Have calls like this one find the graph by its guard."""
         place = next(k for k, other in enumerate(self.places) if other is entry)
         if signature := _native._call_signature(args, kwargs):
-            self.replays.add(signature, guard, place)
+            runner = entry.capture.module.runner if entry.single else None
+            self.replays.add(signature, guard, place, runner, not entry.capture.changed)
 
 
 class Compiled:
@@ -73,6 +74,7 @@ class Compiled:
     ) -> None:
         self.function, self.roots, self.backend, self.fullgraph = function, roots, backend, fullgraph
         self.options = options
+        self.quick = _native._Quick()  # calls that a graph is at hand for go by it, without a word of Python
         self.forget()
         _all.add(self)
 
@@ -92,13 +94,28 @@ class Compiled:
         self._met: Counter[Any] = Counter()
 
     @property
+    def plain(self) -> bool:
+        """Whether calls are Python's from now on."""
+        return self._plain
+
+    @plain.setter
+    def plain(self, plain: bool) -> None:
+        self._plain = plain
+        self.quick.use(None if plain else self.known.replays)
+
+    @property
     def places(self) -> list[Entry]:
         """The graphs, in the order in which they were made."""
         return self.known.places
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if self.plain:
+        if self._plain:
             return self.function(*args, **kwargs)
+        found = self.quick.run(args, kwargs)
+        return self.run(args, kwargs) if found is NotImplemented else found
+
+    def run(self, args: Any, kwargs: Any) -> Any:
+        """The result of a call that no graph is at hand for, or one that gives more than a tensor."""
         known = self.known
         found = known.replays.find(args, kwargs)
         if not found or current_stance().stance == "force_eager" or _capture.compiling():
@@ -172,7 +189,7 @@ class Compiled:
         inputs = _capture.Inputs.of(args, kwargs)
         call = found.module.run if kind is ProgramRecorder else self._lowered(backend, found, inputs.tensors)
         whole = kind is ProgramRecorder
-        single = whole and found.spec.is_leaf() and found.results == [("output", 0)]
+        single = type(found.module) is Program and found.spec.is_leaf() and found.results == [("output", 0)]
         entry = Entry(found, call, found.dependencies, whole, single)
         known.entries.setdefault(token, []).append(entry)
         known.places.append(entry)
@@ -254,9 +271,14 @@ def wrap(function: Callable[..., Any], backend: Any, fullgraph: bool, options: d
         return function
     compiled = Compiled(function, [function], backend, fullgraph, options)
 
+    quick = compiled.quick.run
+
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        return compiled(*args, **kwargs)
+        if compiled._plain:
+            return function(*args, **kwargs)
+        found = quick(args, kwargs)
+        return compiled.run(args, kwargs) if found is NotImplemented else found
 
     call.__dict__.update(_compiled=compiled, _torchdynamo_orig_callable=function)
     return call

@@ -24,7 +24,8 @@ class Program:
     def __init__(self, graph: Any, recorded: bool) -> None:
         self.graph = graph
         self.exact = graph if recorded or graph.writes_memory else graph.specialised().optimised()
-        self.run = _native._GraphRunner(self.exact).run
+        self.runner = _native._GraphRunner(self.exact)
+        self.run = self.runner.run
 
     def __len__(self) -> int:
         return int(self.graph.num_nodes)

@@ -6,6 +6,8 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+from tesserack import _native
+
 __all__ = ["SetStance", "current"]
 
 _STANCES = ("default", "force_eager", "eager_on_recompile", "fail_on_recompile", "eager_then_compile",
@@ -18,6 +20,11 @@ class _Stance:
 
 
 _stack = [_Stance()]
+
+
+def _set(stance: _Stance) -> None:
+    _stack[-1] = stance
+    _native._allow_quick(stance.stance != "force_eager")
 
 
 def current() -> _Stance:
@@ -37,24 +44,25 @@ class SetStance:
             raise RuntimeError("non-default stance cannot have force_backend set")
         self._before = _stack[-1]
         self._own = _Stance(stance, force_backend)
-        _stack[-1] = self._own
+        _set(self._own)
 
     def __enter__(self) -> SetStance:
-        _stack[-1] = self._own
+        _set(self._own)
         return self
 
     def __exit__(self, *exc: object) -> None:
-        _stack[-1] = self._before
+        _set(self._before)
 
     def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        _stack[-1] = self._before
+        _set(self._before)
 
         @functools.wraps(function)
         def call(*args: Any, **kwargs: Any) -> Any:
-            before, _stack[-1] = _stack[-1], self._own
+            before = _stack[-1]
+            _set(self._own)
             try:
                 return function(*args, **kwargs)
             finally:
-                _stack[-1] = before
+                _set(before)
 
         return call
