@@ -46,6 +46,22 @@ def test_old_forms_of_calls(program):
     ]
 
 
+def test_scales_that_are_tensors_and_functions_that_are_no_more(program):
+    lines = program.run("""
+        import torch
+        one = torch.ones(2)
+        print(torch.add(one, torch.tensor(2.0), one).tolist(), one.sub(torch.tensor(3), one).tolist())
+        print(torch.add(torch.tensor(True), torch.tensor(True), True))
+        for name in ("eig", "lstsq", "solve", "symeig", "matrix_rank"):
+            for call in (getattr(torch, name), getattr(one, name, getattr(torch, name))):
+                try:
+                    call(torch.eye(2))
+                except RuntimeError as error:
+                    print(f"torch.linalg.{name.replace('symeig', 'eigh')}" in str(error))
+    """)
+    assert lines == ["[3.0, 3.0] [-2.0, -2.0]", "tensor(True)", *["True"] * 10]
+
+
 def test_old_forms_end_with_the_hook(program):
     lines = program.run("""
         import tesserack as ts

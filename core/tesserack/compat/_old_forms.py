@@ -23,12 +23,17 @@ _kept: dict[str, Any] = {}
 _added: list[str] = []
 
 
+def _is_scale(value: Any) -> bool:
+    return isinstance(value, (int, float, complex)) or (isinstance(value, Tensor) and value.dim() == 0)
+
+
 def _scaled(method: Callable[..., Any], name: str, tensors: int) -> Callable[..., Any]:
     @functools.wraps(method)
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if len(args) == tensors + 1 and isinstance(args[0], (int, float, complex)):
+        if len(args) == tensors + 1 and _is_scale(args[0]):
             _warn(method)
-            return method(self, *args[1:], **{name: args[0]}, **kwargs)
+            scale = args[0].item() if isinstance(args[0], Tensor) else args[0]
+            return method(self, *args[1:], **{name: scale}, **kwargs)
         return method(self, *args, **kwargs)
 
     return call
@@ -73,12 +78,31 @@ def _warn(method: Callable[..., Any]) -> None:
     warn_once(f"This overload of {method.__name__} is deprecated: give the scale by name", 4)
 
 
+# What PyTorch took away and still names, and what says the same.
+_REMOVED = {
+    "eig": "linalg.eig or linalg.eigvals",
+    "lstsq": "linalg.lstsq, with its arguments swapped",
+    "matrix_rank": "linalg.matrix_rank",
+    "solve": "linalg.solve, with its arguments swapped",
+    "symeig": "linalg.eigh or linalg.eigvalsh",
+}
+
+
+def _removed(name: str) -> Callable[..., Any]:
+    def call(*args: Any, **kwargs: Any) -> Any:
+        raise RuntimeError(f"torch.{name} was removed from PyTorch; try torch.{_REMOVED[name]}")
+
+    call.__name__ = call.__qualname__ = name
+    return call
+
+
 def functions() -> dict[str, Callable[..., Any]]:
-    """The functions of the package that take old forms, by name."""
+    """The functions of the package that take old forms, or none any more, by name."""
     import tesserack as ts
 
     scaled = {name: _scaled(getattr(ts, name), *_SCALED[name]) for name in ("add", "sub", "addcmul", "addcdiv")}
-    return scaled | {name: _weighted(getattr(ts, name)) for name in _PRODUCTS}
+    removed = {name: _removed(name) for name in _REMOVED}
+    return scaled | removed | {name: _weighted(getattr(ts, name)) for name in _PRODUCTS}
 
 
 _KEPT = (
@@ -136,6 +160,9 @@ def install() -> None:
     for name, make in makers.items():
         _kept[name] = getattr(Tensor, name)
         setattr(Tensor, name, make(_kept[name]))
+    for name in _REMOVED:
+        if name != "matrix_rank":  # which was a function alone
+            _add(name, _removed(name))
     _add_questions()
 
 

@@ -89,7 +89,10 @@ __all__ = [
     "addr",
     "baddbmm",
     "dequantize",
+    "eig",
     "load",
+    "lstsq",
+    "matrix_rank",
     "norm",
     "per_channel_affine",
     "per_channel_affine_float_qparams",
@@ -105,7 +108,9 @@ __all__ = [
     "quint4x2",
     "quint8",
     "save",
+    "solve",
     "sub",
+    "symeig",
     "where",
 ]
 
@@ -117,6 +122,7 @@ has_mkl = False
 legacy_contiguous_format = ts.contiguous_format
 _OLD = functions()
 add, sub, addcmul, addcdiv = _OLD["add"], _OLD["sub"], _OLD["addcmul"], _OLD["addcdiv"]
+eig, lstsq, matrix_rank, solve, symeig = (_OLD[name] for name in ("eig", "lstsq", "matrix_rank", "solve", "symeig"))
 addmm, addbmm, baddbmm, addmv, addr = (_OLD[name] for name in ("addmm", "addbmm", "baddbmm", "addmv", "addr"))
 
 
