@@ -117,3 +117,15 @@ def test_bag_layer_draws_and_limits_its_rows(device: ts.device) -> None:
 def test_a_grid_without_span_is_told():
     with pytest.warns(UserWarning, match="affine_grid"):
         nn.functional.affine_grid(ts.eye(2, 3).unsqueeze(0), (1, 1, 2, 1), align_corners=True)
+
+
+@pytest.mark.parametrize(
+    ("mode", "size"), [("nearest", 3), ("linear", 3), ("bilinear", 4), ("bicubic", 4), ("area", 4)]
+)
+def test_meta_tensors_of_any_size_are_resized(mode: str, size: int) -> None:
+    """What they have is sizes, and no list of positions is made of these."""
+    x = ts.empty((10, 3, *[10**8] * (size - 2)), device="meta", requires_grad=True)
+    y = nn.functional.interpolate(x, scale_factor=2, mode=mode)
+    assert y.is_meta and tuple(y.shape) == (10, 3, *[2 * 10**8] * (size - 2))
+    y.backward(ts.empty_like(y))
+    assert x.grad is not None and x.grad.shape == x.shape

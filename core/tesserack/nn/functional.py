@@ -150,7 +150,6 @@ softsign = ts.softsign
 tanh = ts.tanh
 
 layer_norm = ts.layer_norm
-group_norm = ts.group_norm
 batch_norm = ts.batch_norm
 
 celu_ = ts.celu_
@@ -514,6 +513,22 @@ def interpolate(
     """
     options = (size, scale_factor, mode, align_corners, recompute_scale_factor, antialias)
     return _own("interpolate")(input, *options)  # type: ignore[no-any-return]
+
+
+def group_norm(
+    input: Tensor, num_groups: int, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5
+) -> Tensor:
+    """:func:`tesserack.group_norm`; ``ValueError`` for one sample whose groups have one value, which would be zeros.
+
+    >>> import tesserack as ts
+    >>> group_norm(ts.tensor([[1.0, 3.0]]), 1).tolist()[0][1] > 0.999
+    True
+    """
+    if input.numel() == num_groups:
+        raise ValueError(
+            f"group_norm: Expected more than 1 value per channel when training, got input size {tuple(input.shape)}"
+        )
+    return ts.group_norm(input, num_groups, weight, bias, eps)
 
 
 def unfold(input: Tensor, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1) -> Tensor:

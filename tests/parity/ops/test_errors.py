@@ -265,6 +265,7 @@ BAD: dict[str, Callable[[Any], Any]] = {
     "sparse half into int": lambda m: m.eye(2, dtype=m.int32).mul_(m.eye(2, dtype=m.half).to_sparse()),
     "sparse int into bool": lambda m: m.eye(2, dtype=m.bool).mul_(m.eye(2, dtype=m.int32).to_sparse()),
     "is_same_size of a row": lambda m: m.nested.nested_tensor([m.ones(2)]).is_same_size(m.ones(1, 2)),
+    "group_norm of one value": lambda m: m.nn.GroupNorm(4, 4)(m.ones(1, 4, 1)),
     "module to copy": lambda m: m.nn.Linear(2, 2).to("cpu", copy=True),
 }
 

@@ -232,6 +232,10 @@ Tensor interpolate(const Tensor& input, std::optional<IntSpan> size, std::span<c
     OptionalScale scale;
     if (!scales.empty() && !recompute.value_or(false)) scale = scales[scales.size() == 1 ? 0 : d];
     int64_t dim = static_cast<int64_t>(d) + (channels_last ? 1 : 2), n = plane[d];
+    if (x.device().is_meta()) { // which has no positions: of any size at no cost
+      x = ops::index_select(x, dim, outline(Dims{out[d]}, DType::Int64, x.device()));
+      continue;
+    }
     bool align = align_corners.value_or(false);
     Taps taps = m == Mode::Area     ? area(n, out[d])
                 : !smooth           ? nearest(n, out[d], scale, m == Mode::NearestExact, plane.size() == 2)
