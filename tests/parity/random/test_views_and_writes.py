@@ -77,6 +77,7 @@ def programs(draw: st.DrawFn) -> list[Step]:
 
 # No two sums of rows or columns are equal: products would tie but for rounding.
 LEAF = [[0.3, -0.7, 0.9], [-0.2, 0.5, -1.1], [0.85, 0.1, -0.4]]
+OTHER = [[0.6, -0.3, 0.2]]
 
 
 def depends_on_order(step: Step, scope: dict[str, Any]) -> bool:
@@ -93,13 +94,25 @@ def depends_on_order(step: Step, scope: dict[str, Any]) -> bool:
     return False
 
 
+def overlaps(t: Any) -> bool:
+    """Whether two elements of a tensor lie in one place."""
+    places = np.zeros(tuple(t.shape), dtype=np.int64)
+    for dim, (size, stride) in enumerate(zip(t.shape, t.stride(), strict=True)):
+        places += (np.arange(size) * stride).reshape([size if d == dim else 1 for d in range(t.dim())])
+    return len(np.unique(places)) < places.size
+
+
 def run(
-    module: Any, steps: list[Step], skip: frozenset[int], values: Any = LEAF
+    module: Any,
+    steps: list[Step],
+    skip: frozenset[int],
+    values: Any = LEAF,
+    others: tuple[Any, Any] = (OTHER, LEAF),
 ) -> tuple[dict[str, Any], list[Any], frozenset[int], list[str]]:
     """Runs the lines but those to skip; returns the variables, the leaves, which lines were not run, and errors."""
     leaf = module.tensor(values, dtype=module.float64, requires_grad=True)
-    other = module.tensor([[0.6, -0.3, 0.2]], dtype=module.float64, requires_grad=True)
-    plain = module.tensor(LEAF, dtype=module.float64)
+    other = module.tensor(others[0], dtype=module.float64, requires_grad=True)
+    plain = module.tensor(others[1], dtype=module.float64)
     scope: dict[str, Any] = {"m": module, "v0": leaf * 1, "v1": other.expand(3, 3) * 2, "v2": plain}
     refused, errors = set(skip), []
     for index, step in enumerate(steps):
@@ -108,6 +121,10 @@ def run(
                 refused.add(index)
             if index not in refused:
                 exec(step.text, scope)
+            # PyTorch brings a view's record up to date when it is read: after its base was detached, it would be lost.
+            if module is torch and ".detach_()" in text(steps):
+                for value in scope.values():
+                    getattr(value, "grad_fn", None)
         except (RuntimeError, IndexError, ValueError) as error:
             refused.add(index)
             errors.append(str(error))
@@ -158,6 +175,28 @@ def differences(steps: list[Step], refused: frozenset[int], width: float = 1e-6)
     return [[(at(r, c, width) - at(r, c, -width)) / (2 * width) for c in range(3)] for r in range(3)]
 
 
+def jumps(steps: list[Step], refused: frozenset[int]) -> bool:
+    """Whether PyTorch's own numbers change by far more than its inputs' rounding does: ties, comparisons with zero."""
+
+    def outcome(values: Any, *others: Any) -> tuple[list[Any], Any]:
+        scope, leaves, *_ = run(torch, steps, refused, values, others)
+        return [v.tolist() for k, v in sorted(scope.items()) if k.startswith("v")], backward(torch, scope, leaves)
+
+    inputs = (LEAF, OTHER, LEAF)
+    reference = outcome(*inputs)
+    draws = np.random.default_rng(0)
+
+    def near(values: Any) -> Any:
+        return (np.asarray(values) * (1 + 1e-13 * draws.standard_normal(np.shape(values)))).tolist()
+
+    return any(
+        not nearly(value, expected, 1e-7)
+        for _ in range(8)
+        for value, expected in zip(outcome(*map(near, inputs)), reference, strict=True)
+        if not isinstance(expected, Exception)
+    )
+
+
 def nearly(a: Any, b: Any, tolerance: float = 1e-9) -> bool:
     if isinstance(a, list) and isinstance(b, list):
         return len(a) == len(b) and all(nearly(x, y, tolerance) for x, y in zip(a, b, strict=True))
@@ -175,15 +214,18 @@ def test_programs(steps: list[Step]) -> None:
     assume(not any("INTERNAL ASSERT" in told for told in complaints))
     ours, our_leaves, our_refused, errors = run(ts, steps, refused)
     # PyTorch only deprecates filling under a mask where elements share memory, and its tril_ does not look.
-    shared = ("masked_fill_: unsupported operation: more than one", "copy_: unsupported operation: more than one")
-    assume(not any(words in told for told in errors for words in shared))
+    unlooked = r"(v\d+)(\.masked_fill_|\.tril_|\[v\d+ > 0\]).*"
+    calls = [re.fullmatch(unlooked, steps[line].text) for line in our_refused - refused]
+    assume(not any(call and overlaps(theirs[call[1]]) for call in calls))
     assert our_refused == refused, f"refuses lines {our_refused - refused}: {errors}\n{text(steps)}"
     for name, expected in theirs.items():
         if not name.startswith("v"):
             continue
         found = ours[name]
         assert tuple(found.shape) == tuple(expected.shape), f"{name}\n{text(steps)}"
-        assert nearly(found.tolist(), expected.tolist()), f"{name}: {found} {expected}\n{text(steps)}"
+        if not nearly(found.tolist(), expected.tolist()):
+            assume(not jumps(steps, refused))
+            raise AssertionError(f"{name}: {found} {expected}\n{text(steps)}")
         flags = [recorded(t) for t in (found, expected)]
         assert flags[0] == flags[1], f"{name}: requires_grad and is_leaf {flags}\n{text(steps)}"
     found, expected = backward(ts, ours, our_leaves), backward(torch, theirs, their_leaves)
@@ -206,4 +248,6 @@ def test_programs(steps: list[Step]) -> None:
     if isinstance(found, Exception) and "matmul" in text(steps):
         return  # it saves both operands even where one gradient needs neither, and then notices writes to them
     assert not isinstance(found, Exception), f"{found!r}\n{text(steps)}"
-    assert nearly(found, expected), f"{found}\n{expected}\n{text(steps)}"
+    if not nearly(found, expected):
+        assume(not jumps(steps, refused))
+        raise AssertionError(f"{found}\n{expected}\n{text(steps)}")
