@@ -479,3 +479,24 @@ def test_importers_are_what_they_should_be() -> None:
         OrderedImporter(unknown).import_module("x")
     with pytest.raises(TypeError, match="name of a module"):
         PackageExporter(io.BytesIO()).save_module(unknown)
+
+
+def test_damaged_packages_are_named(tmp_path: Path) -> None:
+    """At every place where a byte is changed or the end is missing: an error in words that names the file, or none."""
+    path = tmp_path / "damaged.pt"
+    with PackageExporter(path) as exporter:
+        exporter.save_source_string("alone", "x = 1\n")
+        exporter.save_pickle("here", "values.pkl", {"t": ts.arange(4.0)})
+    whole = path.read_bytes()
+    flipped = (whole[:place] + bytes([whole[place] ^ 0xFF]) + whole[place + 1 :] for place in range(0, len(whole), 7))
+    refused = 0
+    for contents in (b"", b"<html>", *(whole[:end] for end in range(1, len(whole), 97)), *flipped):
+        path.write_bytes(contents)
+        try:
+            assert PackageImporter(path).load_pickle("here", "values.pkl")["t"].tolist() == [0, 1, 2, 3]
+        except ts.serialization.SerializationError as error:
+            assert "damaged.pt" in str(error) and "again" in str(error)
+            refused += 1
+        except (ImportError, LookupError, RuntimeError, ValueError, pickle.UnpicklingError):
+            assert len(contents) == len(whole)  # names of records are not covered by their sums
+    assert refused > len(whole) // 97

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tesserack.serialization._files import destination
+from tesserack.serialization._safetensors import SerializationError
 from tesserack.serialization._zip import ArchiveWriter
 
 __all__ = ["DirectoryReader", "PackageReader", "PackageWriter"]
@@ -48,10 +49,17 @@ class PackageWriter:
 
 
 class PackageReader:
-    """The records of an archive, by their names below its folder."""
+    """The records of an archive, by their names below its folder. ``SerializationError`` if it is damaged, or none."""
 
     def __init__(self, file: Any) -> None:
-        self._zip = zipfile.ZipFile(file)
+        self._name = os.fspath(file) if isinstance(file, (str, os.PathLike)) else getattr(file, "name", "a file")
+        try:
+            self._zip = zipfile.ZipFile(file)
+        except zipfile.BadZipFile as error:
+            raise SerializationError(
+                f"PackageImporter: {self._name}: expected a package, which PackageExporter writes, got a file that is "
+                f"none or is truncated ({error}); copy or download it again"
+            ) from None
         names = self._zip.namelist()
         self._folder = names[0].partition("/")[0] + "/" if names else ""
 
@@ -67,7 +75,12 @@ class PackageReader:
         """Its bytes. ``RuntimeError`` if there is none."""
         if not self.has_record(name):
             raise RuntimeError(f"PackageImporter: file not found: {self._folder}{name}")
-        return self._zip.read(f"{self._folder}{name}")
+        try:
+            return self._zip.read(f"{self._folder}{name}")
+        except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError) as error:
+            raise SerializationError(
+                f"PackageImporter: {self._name} is damaged: record {name!r} ({error}); copy or download it again"
+            ) from None
 
     def serialization_id(self) -> str:
         """What tells archives of other contents apart."""
