@@ -179,6 +179,17 @@ private:
   ThreadState& state_;
   KeySet saved_;
 };
+class IncludeKeys {
+public:
+  explicit IncludeKeys(KeySet keys) : state_(thread_state()), saved_(state_.include) { state_.include |= keys; }
+  ~IncludeKeys() { state_.include = saved_; }
+  IncludeKeys(const IncludeKeys&) = delete;
+  IncludeKeys& operator=(const IncludeKeys&) = delete;
+
+private:
+  ThreadState& state_;
+  KeySet saved_;
+};
 
 inline bool grad_enabled() { return !(thread_state().exclude & key_bit(key::Autograd)); }
 inline void set_grad_enabled(bool on) {

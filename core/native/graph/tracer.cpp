@@ -46,13 +46,6 @@ struct InstallKernels {
 } install;
 
 const Op kAsStrided("as_strided"), kClone("clone");
-struct IncludeKeys {
-  explicit IncludeKeys(KeySet keys) : before(thread_state().include) { thread_state().include |= keys; }
-  ~IncludeKeys() { thread_state().include = before; }
-  IncludeKeys(const IncludeKeys&) = delete;
-  IncludeKeys& operator=(const IncludeKeys&) = delete;
-  KeySet before;
-};
 constexpr const char* kPythonCall = "tesserack::_python_call"; // which enters its autocast regions again
 constexpr const char* kOwnRegion = "is called in an autocast region of the program's own, ";
 
