@@ -12,6 +12,7 @@ import tesserack as ts
 from tesserack import Tensor
 from tesserack._tensor.overrides import wrap_torch_function
 from tesserack.autograd import Function
+from tesserack.autograd._underived import underived
 from tesserack.distributions.utils import kept_within
 from tesserack.ops.random import substitutes
 
@@ -264,6 +265,22 @@ def _checked_real(name: str, value: Tensor) -> None:
         raise RuntimeError(f"{name}: expected a floating tensor, got {got}")
 
 
+class _Drawn(Function):
+    """Numbers that do not change with what they were drawn by."""
+
+    @staticmethod
+    def forward(ctx: Any, source: Tensor, drawn: Tensor) -> Tensor:
+        return drawn.detach()
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        return ts.zeros_like(grad), None
+
+
+def _as_drawn(source: Tensor, drawn: Tensor) -> Tensor:
+    return _Drawn.apply(source, drawn) if source.requires_grad else drawn
+
+
 @wrap_torch_function(lambda input, generator=None: (input,))
 def poisson(input: Tensor, generator: Any = None) -> Tensor:
     """Poisson variates of the non-negative rates ``input``, in their shape and dtype.
@@ -279,12 +296,13 @@ def poisson(input: Tensor, generator: Any = None) -> Tensor:
     if not bool((flat >= 0).all()):
         raise RuntimeError("invalid Poisson rate, expected rate to be non-negative")
     if substitute := substitutes.samplers.get("poisson"):
-        return substitute(input, generator).to(input.dtype)
+        drawn = substitute(input, generator)
+        return _as_drawn(input, drawn.to(input.dtype))
     large = flat >= 10
     drawn = _split(
         flat, large, lambda i: _search_poisson(flat[i], generator), lambda i: _reject_poisson(flat[i], generator)
     )
-    return drawn.to(input.dtype).reshape(input.shape)
+    return _as_drawn(input, drawn.to(input.dtype).reshape(input.shape))
 
 
 def _search_binomial(n: Tensor, p: Tensor, generator: Any) -> Tensor:
@@ -345,7 +363,7 @@ def binomial(count: Tensor, prob: Tensor, generator: Any = None) -> Tensor:
     if not bool(((n >= 0) & (chance >= 0) & (chance <= 1)).all()):
         raise RuntimeError("binomial: expected counts from 0 on and probabilities in [0, 1]")
     if substitute := substitutes.samplers.get("binomial"):
-        return substitute(trials, chances, generator).to(prob.dtype)
+        return underived("binomial", (substitute(trials, chances, generator).to(prob.dtype),), count, prob)[0]
     flipped = chance > 0.5
     p = ts.where(flipped, 1 - chance, chance)
     drawn = _split(
@@ -354,4 +372,5 @@ def binomial(count: Tensor, prob: Tensor, generator: Any = None) -> Tensor:
         lambda i: _search_binomial(n[i], p[i], generator),
         lambda i: _reject_binomial(n[i], p[i], generator),
     )
-    return ts.where(flipped, n - drawn, drawn).to(prob.dtype).reshape(chances.shape)
+    found = ts.where(flipped, n - drawn, drawn).to(prob.dtype).reshape(chances.shape)
+    return underived("binomial", (found,), count, prob)[0]

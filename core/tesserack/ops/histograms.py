@@ -9,6 +9,7 @@ from typing import Any
 import tesserack as ts
 from tesserack import Tensor
 from tesserack._tensor import return_types
+from tesserack.autograd._underived import underived
 from tesserack.ops.results import deliver
 
 __all__ = ["histogram", "histogramdd"]
@@ -115,6 +116,8 @@ def _counts(op: str, points: Tensor, bins: list[Any], range: Any, weight: Tensor
         hist = hist / hist.sum()
         for d, e in enumerate(edges):
             hist = hist / e.diff().reshape([-1 if k == d else 1 for k in _count(dims)])
+    given = [b for b in bins if isinstance(b, Tensor)]
+    hist, *edges = underived(op, (hist.detach(), *(e.detach() for e in edges)), points, weight, *given)
     return hist, tuple(edges)
 
 
@@ -131,7 +134,8 @@ def histogram(
 
     ``bins`` counts bins of one width between the ends of ``range`` (else the smallest and largest element), or is the
     ascending edges themselves. A bin holds its left edge, the last one also its right. With ``density`` the area is 1.
-    No gradient. ``RuntimeError`` for edges or weights of another dtype or shape, and for a range that is not finite.
+    A backward pass through it raises, as do edges or weights of another dtype or shape, and a range that is not finite,
+    with ``RuntimeError``.
 
     >>> import tesserack as ts
     >>> ts.histogram(ts.tensor([1.0, 2.0, 1.0]), bins=2, range=(0.0, 3.0)).hist

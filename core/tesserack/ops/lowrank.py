@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import tesserack as ts
+from tesserack.autograd._underived import underived
 from tesserack.utils.warnings import warn_once
 
 if TYPE_CHECKING:
@@ -139,7 +140,8 @@ def lobpcg(
 
     Starts from ``X``, or random vectors, ``n`` of them; ``iK`` preconditions. ``tracker(iteration, E, X, R)`` is called
     with the eigenvalues, vectors and residuals so far. Both methods are one here, which keeps its basis orthonormal.
-    Raises ``ValueError`` unless 3 k <= m. The result is not differentiable.
+    Raises ``ValueError`` unless 3 k <= m. Where a gradient by A is wanted, the same pairs are taken from all of A's,
+    densely: as ``linalg.eigh``, whose gradient needs eigenvalues that differ. There is none by B.
     """
     k = (1 if X is None else X.shape[-1]) if k is None else k
     m = A.shape[-1]
@@ -166,4 +168,21 @@ def lobpcg(
             e, v = _lobpcg(a, b, x, inverse, rounds, tol, largest is not False, tracker)
             found.append((e[:k], v[:, :k]))
         values, vectors = (ts.stack([pair[j] for pair in found]) for j in (0, 1))
-    return values.reshape(*batch, k), vectors.reshape(*batch, m, k)
+    values, vectors = values.reshape(*batch, k), vectors.reshape(*batch, m, k)
+    if not ts.is_grad_enabled() or not (A.requires_grad or (B is not None and B.requires_grad)):
+        return values, vectors
+    if B is not None:
+        return underived("lobpcg", (values, vectors), A, B)  # type: ignore[return-value]
+    return _differentiable(A, values, vectors)
+
+
+def _differentiable(A: Tensor, values: Tensor, vectors: Tensor) -> tuple[Tensor, Tensor]:
+    """These eigenpairs of A, found again among all of its own, which have gradients; vectors with the same signs."""
+    dense = A.to_dense() if A.layout is not ts.strided else A
+    all_values, all_vectors = ts.linalg.eigh((dense + dense.mH) / 2)
+    with ts.no_grad():  # the largest part of each vector lies along the one that it is
+        parts = all_vectors.mH @ vectors
+        places = parts.abs().argmax(-2)
+        signs = parts.gather(-2, places.unsqueeze(-2)).sgn()
+    chosen = all_vectors.gather(-1, places.unsqueeze(-2).expand_as(vectors))
+    return all_values.gather(-1, places), chosen * signs

@@ -2,6 +2,7 @@
 #include "dispatch/launch.h"
 #include "ops/common/arguments.h"
 #include "ops/common/declare.h"
+#include "ops/common/no_gradient.h"
 #include "ops/linalg/lapack.h"
 #include "runtime/warn_once.h"
 #include "tensor/geometry.h"
@@ -216,7 +217,7 @@ void declare_ldl() {
       .rule<ldl_factor_ex_rule>()
       .computation<ldl_factor_ex, 3>(kCode)
       .reads_host()
-      .not_differentiable()
+      .gradient(no_gradient)
       .out()
       .hidden()
       .in("linalg")
@@ -232,7 +233,7 @@ void declare_ldl() {
   def("linalg_ldl_solve(Tensor LD, Tensor pivots, Tensor B, *, bool hermitian=False) -> Tensor")
       .rule<ldl_solve_rule>()
       .computation<ldl_solve>(kCode)
-      .not_differentiable()
+      .gradient(no_gradient)
       .out()
       .hidden()
       .in("linalg")

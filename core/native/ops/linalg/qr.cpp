@@ -3,6 +3,7 @@
 #include "dispatch/launch.h"
 #include "ops/common/copy.h"
 #include "ops/common/declare.h"
+#include "ops/common/no_gradient.h"
 #include "ops/linalg/lapack.h"
 #include "runtime/warn_once.h"
 #include "tensor/geometry.h"
@@ -219,7 +220,7 @@ void declare_qr() {
       .facts("autocast:float32/-")
       .rule<geqrf_rule>()
       .computation<geqrf, 2>(kCode)
-      .not_differentiable()
+      .gradient(no_gradient)
       .out()
       .doc("R of the QR decomposition with Q's reflectors below the diagonal, and their scales.");
 }

@@ -4,6 +4,7 @@
 #include "ops/common/arguments.h"
 #include "ops/common/check.h"
 #include "ops/common/declare.h"
+#include "ops/common/no_gradient.h"
 #include "ops/common/promotion.h"
 #include "ops/index/gather_scatter.h"
 #include "ops/reduce/reduce_arrange.h"
@@ -290,7 +291,7 @@ TS_OPERATORS(search) {
       .facts("kernel:count_integers")
       .rule<bincount_rule>()
       .make<bincount>()
-      .not_differentiable()
+      .gradient(no_gradient)
       .doc("How often each non-negative integer occurs, or the sum of its weights. Waits for the device.");
   def("histc(Tensor self, int bins=100, Scalar min=0, Scalar max=0) -> Tensor")
       .rule<histc_rule>()

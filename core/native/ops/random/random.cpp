@@ -6,6 +6,7 @@
 #include "ops/common/copy.h"
 #include "ops/common/declare.h"
 #include "ops/common/like.h"
+#include "ops/common/no_gradient.h"
 #include "ops/common/promotion.h"
 #include "ops/random/random_bits.h"
 #include <cmath>
@@ -235,7 +236,7 @@ TS_OPERATORS(random_factories) {
       .rule<normal_tensor_float_rule>()
       .computation<normal_tensor_float>(kCode)
       .function_only()
-      .not_differentiable()
+      .gradient(zero_gradient)
       .out()
       .doc("Normal numbers around the elements of mean.");
   def("normal.float_Tensor(float mean, Tensor std, *, Generator? generator=None) -> Tensor")
@@ -243,7 +244,7 @@ TS_OPERATORS(random_factories) {
       .computation<normal_float_tensor>(kCode)
       .reads_host()
       .function_only()
-      .not_differentiable()
+      .gradient(zero_gradient)
       .out()
       .doc("Normal numbers with a standard deviation for each element.");
   def("normal.Tensor_Tensor(Tensor mean, Tensor std, *, Generator? generator=None) -> Tensor")
@@ -251,7 +252,7 @@ TS_OPERATORS(random_factories) {
       .computation<normal_tensor_tensor>(kCode)
       .reads_host()
       .function_only()
-      .not_differentiable()
+      .gradient(zero_gradient)
       .out()
       .doc("Normal numbers with mean and standard deviation for each element.");
   def("normal.float_float(float mean, float std, int[] size, " DRAW_OPTIONS ") -> Tensor")
