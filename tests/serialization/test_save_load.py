@@ -3,6 +3,7 @@
 import collections
 import contextlib
 import io
+import itertools
 import json
 import math
 import os
@@ -16,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tesserack import nn, optim
 from tesserack.serialization import SerializationError, load, save
+from tesserack.serialization import _objects as objects
 
 DTYPES = ["bool", "uint8", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float32", "float64"]
 
@@ -178,6 +180,10 @@ def test_map_location(tmp_path):
     save({"a": ts.ones(1)}, path)
     assert load(path, "cpu")["a"].device.type == "cpu" == load(path, ts.device("cpu"))["a"].device.type
     assert load(path, lambda tensor, place: tensor + 1)["a"].tolist() == [2]
+    assert load(path, lambda tensor, place: None)["a"].tolist() == [1]
+    objects.save({"a": ts.ones(1)}, tmp_path / "archive")
+    for each, plain in itertools.product((path, tmp_path / "archive"), (True, False)):
+        assert objects.load(each, lambda tensor, place: None, weights_only=plain)["a"].tolist() == [1]
     assert load(path, weights_only=True, mmap=False)["a"].tolist() == [1]
     with pytest.raises(TypeError, match="map_location"):
         load(path, 3)

@@ -107,11 +107,11 @@ def load(
     """Read what :func:`save` wrote, any safetensors file (as a dict of tensors), or a file of ``torch.save``.
 
     ``f`` is a path or a binary file that can seek. Tensors come back on the cpu, or on the device ``map_location``,
-    or as what the function ``map_location(tensor, location)`` returns; the location is "cpu", or what a file of PyTorch
-    says. Nothing in a file is ever executed: of PyTorch's, plain data is read (state dicts, containers, numbers, text),
-    no objects of classes. ``map_location`` may also be a dict from locations to devices. ``encoding`` is that of text
-    of Python 2 in a file of PyTorch, or ``"bytes"`` to leave it that. The other arguments are accepted for programs
-    that pass them, and have no effect.
+    or as what the function ``map_location(tensor, location)`` returns, if anything; the location is "cpu", or what a
+    file of PyTorch says. Nothing in a file is ever executed: of PyTorch's, plain data is read (state dicts, containers,
+    numbers, text), no objects of classes. ``map_location`` may also be a dict from locations to devices. ``encoding``
+    is that of text of Python 2 in a file of PyTorch, or ``"bytes"`` to leave it that. The other arguments are accepted
+    for programs that pass them, and have no effect.
 
     The path of an index, ``model.safetensors.index.json``, gives the tensors of all the files that it names.
 
@@ -203,5 +203,5 @@ def _placer(map_location: Any) -> Callable[[Tensor, str], Tensor]:
     if isinstance(map_location, Mapping):
         return lambda tensor, location: tensor.to(map_location[location]) if location in map_location else tensor
     if callable(map_location):
-        return lambda tensor, location: map_location(tensor, location)
+        return lambda tensor, location: tensor if (placed := map_location(tensor, location)) is None else placed
     raise TypeError(f"load: expected map_location to be a device, its name, a dict or a function, got {map_location!r}")

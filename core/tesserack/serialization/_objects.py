@@ -468,7 +468,14 @@ def _restoring(map_location: Any) -> Any:
         return _restore
     if isinstance(map_location, Mapping):
         return lambda t, location: t.to(map_location[location]) if location in map_location else _restore(t, location)
-    return map_location
+    if isinstance(map_location, (str, ts.device)) or not callable(map_location):
+        return map_location
+
+    def place(tensor: Tensor, location: str) -> Any:
+        placed = map_location(tensor, location)
+        return _restore(tensor, location) if placed is None else placed
+
+    return place
 
 
 def _restore(tensor: Tensor, location: str) -> Tensor:
