@@ -246,3 +246,20 @@ def test_a_forked_child_multiplies_alone() -> None:
             pytest.fail("the child hangs")
         time.sleep(0.01)
     assert waited[1] == 0
+
+
+@pytest.mark.parametrize("threads", [1, 2, 16])
+@pytest.mark.parametrize(
+    ("m", "n", "k"), [(225, 12, 512), (64, 6, 1024), (49, 17, 512), (80, 80, 512), (200, 300, 300)]
+)
+def test_first_and_later_uses_of_a_weight_have_the_same_bits(m: int, n: int, k: int, threads: int) -> None:
+    """From the second on a packed copy is kept."""
+    ts = pytest.importorskip("tesserack")
+    before = ts.get_num_threads()
+    ts.set_num_threads(threads)
+    try:
+        x, weight = ts.randn(m, k), ts.randn(n, k)
+        first = ts.nn.functional.linear(x, weight)
+        assert all(ts.equal(first, ts.nn.functional.linear(x, weight)) for _ in range(3))
+    finally:
+        ts.set_num_threads(before)

@@ -67,12 +67,14 @@ void multiply_here(const Gemm& g, bool accumulate) {
   g.dtype == TS_COMPLEX64 ? multiply_plainly<std::complex<float>>(g) : multiply_plainly<std::complex<double>>(g);
 }
 
+// Threads with rows of their own would each pack all of b.
+bool shares_rows(const Gemm& g) { return g.m >= g.n && (g.n < 512 || g.m > 4 * g.n); }
+
 // Calls body(part) with rows or columns of c shared among threads, if the work is worth them.
 template <class Body> void share(const Gemm& g, const Body& body) {
   if (g.m * g.n * g.k < kThreadsFrom) return body(g);
   const int64_t item = backend::dtype_size(g.dtype);
-  // Threads with rows of their own would each pack all of b.
-  const bool by_rows = g.m >= g.n && (g.n < 512 || g.m > 4 * g.n);
+  const bool by_rows = shares_rows(g);
   const int64_t extent = by_rows ? g.m : g.n, other = by_rows ? g.n : g.m;
   const int64_t grain = std::max<int64_t>(8, kThreadsFrom / 2 / std::max<int64_t>(1, other * g.k));
   parallel_for(0, extent, grain, [&](int64_t begin, int64_t end) {
@@ -91,6 +93,16 @@ bool multiply_tiled(const Gemm& g) {
   if (!pick_tiled_gemm_takes()(g)) return false;
   share(g, pick_tiled_gemm());
   return true;
+}
+
+// Whether that, or a thread's part of it, may be made of scalar products.
+bool may_be_dots(const Gemm& g) {
+  const auto by_dots = pick_gemm_by_dots();
+  if (by_dots(g) || g.m * g.n * g.k < kThreadsFrom) return by_dots(g);
+  Gemm least = g;
+  int64_t& extent = shares_rows(g) ? least.m : least.n;
+  extent = std::max<int64_t>(1, extent / max_threads());
+  return by_dots(least);
 }
 
 // c^T = b^T @ a^T (+ c^T): whose rows are contiguous where c's columns are.
@@ -160,7 +172,8 @@ bool run_gemm_keeping(const Gemm& g) {
   if (g.dtype != TS_FLOAT32 || g.m < kRowsFrom || g.m > kRowsUpTo || g.n * g.k < kElementsFrom || !dense) return false;
   if (g.n * g.k > kElementsUpTo || g.m * g.n * g.k > kPatience) return false;
   if (g.a.col_stride != 1 || g.c.col_stride != 1 || (g.addend.data && g.addend.col_stride != 1)) return false;
-  if (engine_for(g) != Engine::own) return false; // one engine for the first use and those of what is kept then
+  // The first use and those of what is kept then have the same bits.
+  if (engine_for(g) != Engine::own || may_be_dots(g)) return false;
   const int64_t elements = pick_gemm_panels()(g.n, g.k);
   if (elements == 0 || !patience.lasts()) return false;
   const int64_t purpose[] = {kGemmPanel, active_isa(), g.n, g.k};

@@ -19,6 +19,8 @@ TS_ISA_FUNCTION(bool, gemv_f64, (const Gemm& gemm, bool accumulate));
 // both have contiguous rows, or both contiguous columns; none at all without AVX2.
 TS_ISA_FUNCTION(bool, tiled_gemm_takes, (const Gemm& gemm));
 TS_ISA_FUNCTION(void, tiled_gemm, (const Gemm& gemm));
+// Whether it does so by scalar products, which round otherwise than tiles do.
+TS_ISA_FUNCTION(bool, gemm_by_dots, (const Gemm& gemm));
 
 // The same with all of b packed beforehand, into so many elements (0: there is no such kernel); of c's columns a part
 // may be taken that begins with a panel. c and addend have contiguous rows.

@@ -13,6 +13,7 @@ namespace tesserack::cpu {
 namespace TESSERACK_VARIANT {
 
 bool tiled_gemm_takes(const Gemm& gemm);
+bool gemm_by_dots(const Gemm& gemm);
 void tiled_gemm(const Gemm& gemm);
 int64_t gemm_panels(int64_t n, int64_t k);
 void pack_gemm_panels(const Matrix& b, int64_t n, int64_t k, float* to);
@@ -260,6 +261,8 @@ bool dots_suit(const Product& g) {
   return g.a.col == 1 && g.b.row == 1 && (g.m <= kDotRows || (g.m <= kDotUpTo && g.k >= kDotFrom));
 }
 
+bool flipped_dots_suit(const Product& g) { return g.n < g.m && dots_suit(transposed(g)); }
+
 bool tiles_suit(const Product& g) { return g.c_col == 1 && (!g.start.data || g.start.col == 1); }
 
 } // namespace
@@ -271,11 +274,16 @@ bool tiled_gemm_takes(const Gemm& gemm) {
   return tiles_suit(g) || tiles_suit(transposed(g));
 }
 
+bool gemm_by_dots(const Gemm& gemm) {
+  using namespace sgemm_detail;
+  const Product g = product(gemm);
+  return flipped_dots_suit(g) || dots_suit(g);
+}
+
 void tiled_gemm(const Gemm& gemm) {
   using namespace sgemm_detail;
   Product g = product(gemm);
-  if (g.n < g.m)
-    if (const Product flipped = transposed(g); dots_suit(flipped)) return multiply_by_dots(flipped);
+  if (flipped_dots_suit(g)) return multiply_by_dots(transposed(g));
   if (dots_suit(g)) return multiply_by_dots(g);
   if (!tiles_suit(g) || (g.n == 1 && tiles_suit(transposed(g)))) g = transposed(g);
   const bool crowded = simd::kRegisters == 16 && g.b.row % kCrowded == 0;
@@ -296,6 +304,7 @@ void gemm_by_panels(const Gemm& gemm, const float* panels) {
 #else
 
 bool tiled_gemm_takes(const Gemm&) { return false; }
+bool gemm_by_dots(const Gemm&) { return false; }
 void tiled_gemm(const Gemm&) {}
 int64_t gemm_panels(int64_t, int64_t) { return 0; }
 void pack_gemm_panels(const Matrix&, int64_t, int64_t, float*) {}
