@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import sys
 
 import pytest
 
@@ -173,3 +174,19 @@ def test_parts_of_the_extension_module(program):
         print(any(node.target is torch._assert for node in graph.nodes))
     """)
     assert lines == ["True True True", "True"]
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="names of files on Linux")
+def test_constants_are_those_of_pytorch(program):
+    """Of files, folders and variables of the environment."""
+    assert program.run("""
+        from torch import hub
+        from torch.utils import cpp_extension as build
+        print(hub.ENV_TORCH_HOME, hub.ENV_XDG_CACHE_HOME, hub.DEFAULT_CACHE_DIR, hub.MODULE_HUBCONF)
+        print(hub.VAR_DEPENDENCY, hub.READ_DATA_CHUNK, build.SUBPROCESS_DECODE_ARGS)
+        print([build.CLIB_PREFIX, build.CLIB_EXT, build.EXEC_EXT, build.SHARED_FLAG, build.LIB_EXT])
+    """) == [
+        "TORCH_HOME XDG_CACHE_HOME ~/.cache hubconf.py",
+        "dependencies 131072 ()",
+        "['lib', '.so', '', '-shared', '.so']",
+    ]

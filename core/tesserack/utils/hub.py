@@ -24,6 +24,10 @@ __all__ = [
     "set_dir",
 ]
 
+# What decides where things are kept, and what a repository says, as PyTorch names it.
+ENV_TORCH_HOME, ENV_XDG_CACHE_HOME, DEFAULT_CACHE_DIR = "TORCH_HOME", "XDG_CACHE_HOME", "~/.cache"
+MODULE_HUBCONF, VAR_DEPENDENCY = "hubconf.py", "dependencies"
+READ_DATA_CHUNK = 128 * 1024  # bytes
 HASH_REGEX = re.compile(r"-([a-f0-9]*)\.")
 _dir: str | None = None
 
@@ -37,8 +41,8 @@ def get_dir() -> str:
 
 def torch_home() -> str:
     """Where downloads are kept: ``$TORCH_HOME``, or ``torch`` in ``$XDG_CACHE_HOME``."""
-    cache = os.environ.get("XDG_CACHE_HOME", "~/.cache")
-    return os.path.expanduser(os.environ.get("TORCH_HOME", os.path.join(cache, "torch")))
+    cache = os.environ.get(ENV_XDG_CACHE_HOME, DEFAULT_CACHE_DIR)
+    return os.path.expanduser(os.environ.get(ENV_TORCH_HOME, os.path.join(cache, "torch")))
 
 
 def set_dir(d: str | os.PathLike[str]) -> None:
@@ -78,7 +82,7 @@ def _path_of(folder: str) -> Any:
 
 def _config(folder: str) -> ModuleType:
     """The module ``hubconf`` of a repository."""
-    path = os.path.join(folder, "hubconf.py")
+    path = os.path.join(folder, MODULE_HUBCONF)
     if not os.path.isfile(path):
         raise FileNotFoundError(f"hub: there is no {path}")
     spec = importlib.util.spec_from_file_location("hubconf", path)
@@ -86,7 +90,7 @@ def _config(folder: str) -> ModuleType:
         raise ImportError(f"hub: {path} cannot be imported")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    missing = [name for name in getattr(module, "dependencies", ()) if importlib.util.find_spec(name) is None]
+    missing = [name for name in getattr(module, VAR_DEPENDENCY, ()) if importlib.util.find_spec(name) is None]
     if missing:
         raise RuntimeError(f"Missing dependencies: {', '.join(missing)}")
     return module
@@ -147,7 +151,7 @@ def download_url_to_file(url: str, dst: str, hash_prefix: str | None = None, pro
     with tempfile.NamedTemporaryFile(dir=folder, delete=False) as part:
         try:
             with urlopen(Request(url, headers={"User-Agent": "tesserack.hub"})) as reply:
-                while chunk := reply.read(1 << 17):
+                while chunk := reply.read(READ_DATA_CHUNK):
                     part.write(chunk)
                     digest.update(chunk)
             part.close()

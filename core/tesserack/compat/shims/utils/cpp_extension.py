@@ -29,10 +29,13 @@ __all__ = [
 
 CUDA_HOME = os.environ.get("CUDA_HOME") or os.environ.get("CUDA_PATH")
 CUDNN_HOME = os.environ.get("CUDNN_HOME")
-ROCM_HOME = SYCL_HOME = None
+ROCM_HOME = SYCL_HOME = HIP_HOME = ROCM_VERSION = None
 IS_HIP_EXTENSION = False
 IS_WINDOWS, IS_MACOS, IS_LINUX = (sys.platform.startswith(each) for each in ("win", "darwin", "linux"))
 LIB_EXT = ".pyd" if IS_WINDOWS else ".so"
+CLIB_PREFIX, CLIB_EXT = ("", ".dll") if IS_WINDOWS else ("lib", ".so")
+EXEC_EXT, SHARED_FLAG = (".exe", "/DLL") if IS_WINDOWS else ("", "-shared")
+SUBPROCESS_DECODE_ARGS = ("oem",) if IS_WINDOWS else ()
 COMMON_NVCC_FLAGS: list[str] = []
 TORCH_LIB_PATH = os.path.join(os.path.dirname(importlib.import_module("tesserack").__file__ or ""), "lib")
 _THEIRS = re.compile(r'^\s*#\s*include\s*["<]((?:torch|ATen|c10|caffe2)/[^">]+)[">]', re.MULTILINE)
