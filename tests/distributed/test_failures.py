@@ -76,6 +76,23 @@ def test_what_the_environment_lacks_is_named(missing: str, monkeypatch: pytest.M
         dist.init_process_group()
 
 
+@pytest.mark.parametrize(
+    ("url", "rank", "error", "says"),
+    [
+        ("tcp://localhost:1", -1, ValueError, "rank parameter missing"),
+        ("tcp://localhost:1?rank=0", -1, ValueError, "world_size parameter missing"),
+        ("tcp://localhost?rank=0&world_size=1", -1, ValueError, "port number missing"),
+        ("tcp://:1?rank=0&world_size=1", -1, ValueError, "host missing"),
+        ("file://?rank=0&world_size=1", -1, ValueError, "path missing"),
+        ("tcp://localhost:1?rank=0&world_size=1", 0, AssertionError, "has node-specific arguments"),
+    ],
+)
+def test_what_an_address_lacks_or_says_twice_is_named(url: str, rank: int, error: type[Exception], says: str) -> None:
+    dist = importlib.import_module("tesserack.distributed")
+    with pytest.raises(error, match=says):
+        next(dist.rendezvous(url, rank))
+
+
 def test_a_master_that_answers_nothing_is_an_error(launch: Any) -> None:
     """It is stopped while others wait for what it keeps."""
     done = launch("stopped_master.py", 2)

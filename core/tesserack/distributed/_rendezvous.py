@@ -147,21 +147,26 @@ def meet(url: str, rank: int = -1, world_size: int = -1, **kwargs: Any) -> Meeti
         return Meeting(*next(rendezvous(url, rank, world_size, **kwargs)))
     parts, size, timeout = urlsplit(url), world_size, kwargs.get("timeout", timedelta(minutes=30))
     told = {key: int(values[0]) for key, values in parse_qs(parts.query).items() if key in ("rank", "world_size")}
+    if told and (rank >= 0 or size >= 0):
+        raise AssertionError(
+            f"init_process_group: expected rank and world_size in the address or beside it, got both: the url: {url} "
+            "has node-specific arguments (rank, world_size) already"
+        )
     rank, size = (rank if rank >= 0 else told.get("rank", -1)), (size if size >= 0 else told.get("world_size", -1))
     if parts.scheme == "env":
         return _from_environment(rank, size, timeout)
     _check_scheme(url)
-    if rank < 0 or size < 0:
-        missing = "rank" if rank < 0 else "world_size"
+    missing = "rank parameter" if rank < 0 else "world_size parameter" if size < 0 else ""
+    if parts.scheme == "file":
+        missing = missing if parts.netloc + parts.path else "path"
+    elif not parts.hostname or not parts.port:
+        missing = "host" if not parts.hostname else "port number"
+    if missing:
         raise ValueError(
-            f"Error initializing torch.distributed using {parts.scheme}:// rendezvous: {missing} parameter missing"
+            f"Error initializing torch.distributed using {parts.scheme}:// rendezvous: {missing} missing, got {url}"
         )
     if parts.scheme == "file":
         return Meeting(FileStore(parts.netloc + parts.path, size), rank, size)
-    if not parts.hostname or not parts.port:
-        raise ValueError(
-            "Error initializing torch.distributed using tcp:// rendezvous: host and port expected, got " + url
-        )
     store = TCPStore(_resolve(parts.hostname), parts.port, size, rank == 0, timeout, False, multi_tenant=True)
     return Meeting(store, rank, size)
 
