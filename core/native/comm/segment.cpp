@@ -63,7 +63,8 @@ Segment::Segment(int descriptor, int rank, int ranks) : rank_(rank), ranks_(rank
   header_->magic.store(kMagic, std::memory_order_relaxed);
   states_[rank].pid.store(static_cast<int32_t>(getpid()), std::memory_order_release);
   // A rank without a processor of its own must not keep another from running.
-  spins_ = ranks <= sysconf(_SC_NPROCESSORS_ONLN) ? 4000 : 100;
+  most_spins_ = ranks <= sysconf(_SC_NPROCESSORS_ONLN) ? 4000 : 100;
+  spins_.store(most_spins_, std::memory_order_relaxed);
 }
 
 Segment::~Segment() {
@@ -108,10 +109,16 @@ void Segment::wait_for(int other, uint32_t target, const Patience& patience, dou
 
 void Segment::await(std::atomic<uint32_t>& word, std::atomic<uint32_t>& sleepers, uint32_t seen,
                     std::span<const int> missing, const Patience& patience, double began) {
-  for (int turn = 0; turn < spins_; ++turn) {
-    if (word.load(std::memory_order_acquire) != seen) return;
+  const int spins = spins_.load(std::memory_order_relaxed);
+  for (int turn = 0; turn < spins; ++turn) {
+    if (word.load(std::memory_order_acquire) != seen) {
+      if (spins < most_spins_) spins_.store(std::min(most_spins_, 2 * spins), std::memory_order_relaxed);
+      return;
+    }
     pause_briefly();
   }
+  spins_.store(std::max(most_spins_ / 32, spins / 2),
+               std::memory_order_relaxed); // others are at work, or have no processor: this one may be theirs
   // Who gave up may have done so after what is waited for here: the word is looked at after that, and goes before.
   const auto stuck = [&] { return word.load(std::memory_order_acquire) == seen; };
   if (aborted() && stuck()) check();

@@ -71,7 +71,9 @@ private:
   std::string told(std::span<const int> missing, const Patience& patience, const char* why, bool late) const;
   bool is_gone(int other);
 
-  int rank_, ranks_, spins_;
+  int rank_, ranks_;
+  std::atomic<int> spins_; // looks before a rank sleeps: fewer after those that were for nothing, more after others
+  int most_spins_;
   size_t bytes_ = 0;
   void* memory_ = nullptr;
   Header* header_ = nullptr;
