@@ -152,6 +152,18 @@ def test_modules_that_torch_redirects_import_and_fail_when_used(program):
     ]
 
 
+def test_checkpoints_are_found_where_they_were_before(program):
+    lines = program.run("""
+        import torch.distributed.checkpoint as dcp
+        from torch.distributed._shard.checkpoint import FileSystemReader, FileSystemWriter, save_state_dict
+        from torch.distributed._shard.checkpoint.planner import LoadItemType
+        from torch.distributed._shard.checkpoint.storage import WriteResult
+        print(FileSystemReader is dcp.FileSystemReader, save_state_dict is dcp.save_state_dict)
+        print(LoadItemType is dcp.planner.LoadItemType, WriteResult is dcp.storage.WriteResult)
+    """)
+    assert lines == ["True True", "True True"]
+
+
 def test_the_report_names_every_cause_at_once(program):
     path = program.write(
         "program.py",

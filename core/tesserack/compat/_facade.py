@@ -31,7 +31,10 @@ _UNRELATED = frozenset(
 # Packages whose layers are named as those of the packages above them.
 _WAYS = frozenset(("dynamic", "qat", "quantizable", "quantized", "reference"))
 # What moved within PyTorch, and is found under both names.
-_MOVED = {f"torch.nn.{each}": f"torch.ao.nn.{each}" for each in ("intrinsic", "qat", "quantizable", "quantized")}
+_MOVED = {
+    **{f"torch.nn.{each}": f"torch.ao.nn.{each}" for each in ("intrinsic", "qat", "quantizable", "quantized")},
+    "torch.distributed._shard.checkpoint": "torch.distributed.checkpoint",
+}
 _facades: dict[str, Facade] = {}
 _adopted: dict[tuple[str, str], type] = {}  # by the module and name that a class says it has
 _renamed: list[tuple[type, str]] = []
