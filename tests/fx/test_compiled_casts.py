@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import tesserack as ts
-from tesserack import nn
+from tesserack import compiler, nn
 
 F = nn.functional
 CALLS = 5
@@ -32,7 +32,7 @@ class Often(nn.Module):
 
 
 def region(**options: Any) -> Any:
-    return ts.autocast("cpu", ts.bfloat16, **options)
+    return ts.autocast("cpu", options.pop("dtype", ts.bfloat16), **options)
 
 
 def one(net: nn.Module, x: ts.Tensor) -> ts.Tensor:
@@ -177,3 +177,69 @@ def test_a_trace_has_one_cast_of_a_region_of_its_own() -> None:
     assert all(a.equal(b) for grads in found[1:] for a, b in zip(found[0], grads, strict=True))
     graph = compiled._compiled.places[0].capture.module.graph
     assert str(graph).count("_autocast_cast(") == 2  # the weight and the bias
+
+
+@pytest.mark.parametrize("grad", [True, False])
+def test_calls_within_a_region_are_planned_both_ways(grad: bool) -> None:
+    ts.manual_seed(0)
+    net = nn.Sequential(
+        *[nn.Sequential(nn.Linear(8, 8), nn.LayerNorm(8), nn.GELU(), nn.Dropout(0.1)) for _ in range(3)]
+    )
+    twin = copy.deepcopy(net)
+    compiled = ts.compile(net)
+    for call in range(7):
+        x = ts.randn(4, 8)
+        results = []
+        for model, run in ((net, compiled), (twin, twin)):
+            ts.manual_seed(call)
+            with region(), ts.set_grad_enabled(grad):
+                y = run(x) + run(x * 2)  # of one region's casts
+            if grad:
+                y.float().square().sum().backward()
+            results.append([y.detach(), *(p.grad for p in model.parameters())])
+        for mine, theirs in zip(*results, strict=True):
+            assert mine is theirs is None or (mine.dtype == theirs.dtype and mine.equal(theirs)), call
+    told = str(compiler.explain(compiled)(ts.randn(4, 8)))
+    halves = ["forward", "backward"] if grad else ["whole"]
+    assert all(f"graph 1, {half}: " in told for half in halves), told
+    with region(dtype=ts.float16):
+        assert compiled(x).dtype == ts.float16  # another region
+    assert compiled(x).equal(net(x)) or net.training
+
+
+def test_hooks_within_a_region_run_in_the_order_of_eager() -> None:
+    ts.manual_seed(0)
+    net = nn.Sequential(*[nn.Sequential(nn.Linear(8, 8), nn.LayerNorm(8), nn.GELU()) for _ in range(3)])
+    log: list[Any] = []
+    compiled, x = ts.compile(net), ts.randn(4, 8)
+
+    def step(run: Any) -> list[Any]:
+        log.clear()
+        with region():
+            y = run(x)
+        y.float().square().sum().backward()
+        return [*log]
+
+    for _ in range(5):
+        step(compiled)
+    for name, p in net.named_parameters():
+        p.register_post_accumulate_grad_hook(lambda p, name=name: log.append((name, p.grad.sum().item())))
+        p.register_hook(lambda grad, name=name: log.append(name))
+    for _ in range(3):
+        net.zero_grad()
+        mine = step(compiled)
+        net.zero_grad()
+        assert mine == step(net) and len(mine) == 24
+
+
+def test_what_casts_within_itself_is_called_in_its_region() -> None:
+    def program(x: ts.Tensor, w: ts.Tensor) -> ts.Tensor:
+        h = ts.einsum("ab,cb->ac", x.tanh().exp(), w).sin().cos()
+        return h.tanh().exp().sin()
+
+    compiled, x, w = ts.compile(program), ts.randn(3, 4), nn.Parameter(ts.randn(5, 4))
+    for _ in range(5):
+        with region():
+            mine, theirs = compiled(x, w), program(x, w)
+        assert mine.dtype == theirs.dtype == ts.bfloat16 and mine.equal(theirs)
+        assert ts.autograd.grad(mine.sum(), w)[0].equal(ts.autograd.grad(theirs.sum(), w)[0])

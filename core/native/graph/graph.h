@@ -170,6 +170,11 @@ struct Part {
 };
 Part part_of(const Graph& g, Id begin, Id end);
 
+// A program that was written down within an autocast region does the same outside of one, once the casts of captured
+// tensors that the region keeps are made: the graph with these first, and how many they are. -1 where it would not, or
+// that is not sure: operators cast within themselves, are Python's, or write memory.
+std::pair<Graph, int64_t> casts_first(const Graph& written_down);
+
 // Without numbers that nothing is computed from: x.shape asks for every size.
 void drop_unused_numbers(Graph& g);
 

@@ -217,4 +217,35 @@ Graph leaf_level(const Graph& g) {
   return out;
 }
 
+std::pair<Graph, int64_t> casts_first(const Graph& g) {
+  static const Op cast("_autocast_cast"), to("to.dtype");
+  auto casts = [&](const Node& n) { return n.op == &cast.get() || n.op == &to.get(); };
+  for (const ValueInfo& v : g.values)
+    if (v.tag == Tag::Tensor && is_complex(v.dtype)) return {g, -1}; // calls of which may stand whole
+  for (const Node& n : g.nodes)
+    if (!n.op || n.op->kind == OperatorKind::Opaque || (n.parent != kNone && casts(n) && !casts(g.nodes[n.parent])))
+      return {g, -1};
+  Graph outer = outer_level(g);
+  if (std::ranges::any_of(outer.nodes, [&](const Node& n) { return writes(outer, n); })) return {std::move(outer), -1};
+  std::vector<bool> captured(outer.values.size());
+  for (Id v : outer.captures) captured[v] = true;
+  auto first = [&](const Node& n) { return n.op == &cast.get() && captured[outer.args(n)[0].id()] && !n.no_grad; };
+  // Gradients of one that is used besides would meet those of its cast in another order.
+  std::vector<bool> cast_of(outer.values.size());
+  for (const Node& n : outer.nodes)
+    if (first(n)) cast_of[outer.args(n)[0].id()] = true;
+  for (const Node& n : outer.nodes) {
+    bool both = false;
+    outer.each_use(n, [&](Id v) { both = both || (cast_of[v] && !first(n)); });
+    if (both) return {std::move(outer), -1};
+  }
+  const int64_t count = std::ranges::count_if(outer.nodes, first);
+  std::ranges::stable_partition(outer.nodes, first);
+  for (Id k = 0; k < outer.nodes.size(); ++k) {
+    outer.nodes[k].end = k + 1;
+    outer.each_def(outer.nodes[k], [&](Id v) { outer.values[v].producer = k; });
+  }
+  return {std::move(outer), count};
+}
+
 } // namespace ts::graph

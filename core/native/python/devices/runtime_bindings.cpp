@@ -193,6 +193,7 @@ void define_autocast(pb::module_& m) {
   });
   m.def("_clear_autocast_cache", clear_autocast_cache);
   m.def("_keep_autocast_casts", keep_autocast_casts);
+  m.def("_in_autocast", [] { return (thread_state().include & key_bit(key::Autocast)) != 0; });
 }
 
 // --- devices and memory ------------------------------------------------------------------------------------------

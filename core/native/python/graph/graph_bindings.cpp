@@ -4,6 +4,7 @@
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
+#include "autograd/meta.h"
 #include "graph/executor.h"
 #include "graph/passes/passes.h"
 #include "graph/plan/cache.h"
@@ -204,13 +205,15 @@ graph::Plans plans_named(const std::string& when) {
 
 class Runner {
 public:
-  Runner(const Graph& g, const std::string& plans)
-      : executor_(std::make_shared<graph::Executor>(Graph(g), plans_named(plans))) {}
+  // `outside`: runs are as outside of all autocast regions.
+  Runner(const Graph& g, const std::string& plans, bool outside)
+      : executor_(std::make_shared<graph::Executor>(Graph(g), plans_named(plans))), outside_(outside) {}
   // None where `only_fitting`, and sizes, layouts or dtypes are others than were written down.
   PyObject* run(PyObject* inputs, PyObject* captures, PyObject* on_guard, bool only_fitting) const {
     std::vector<Tensor> in = tensors_of(inputs, "graph"), held;
     if (captures) held = tensors_of(captures, "graph");
     if (only_fitting && !executor_->fits(in, held)) Py_RETURN_NONE;
+    const Include without(outside_ ? key_bit(key::Autocast) : 0);
     std::function<void(Id)> told;
     if (on_guard && on_guard != Py_None) told = [on_guard](Id n) { pb::handle{on_guard}(n); };
     return objects_of(executor_->run(in, held, told)).release().ptr();
@@ -229,11 +232,30 @@ public:
     return out;
   }
 
+  // Whether gradients of a captured tensor are told to somebody, who sees in which order they come.
+  bool hooked() const {
+    return std::ranges::any_of(executor_->graph().captured, [](const Tensor& t) {
+      const AutogradMeta* meta = autograd_meta(t.impl());
+      return meta && (meta->leaf_hooks || (meta->accumulator && meta->accumulator->hooks));
+    });
+  }
+
   std::vector<std::string> why_called() const { return executor_->plans().why_called(); }
   const std::shared_ptr<graph::Executor>& executor() const { return executor_; }
 
 private:
+  class Include { // without some keys
+  public:
+    explicit Include(KeySet gone) : before_(thread_state().include) { thread_state().include &= ~gone; }
+    ~Include() { thread_state().include = before_; }
+    Include(const Include&) = delete;
+    Include& operator=(const Include&) = delete;
+
+  private:
+    KeySet before_;
+  };
   std::shared_ptr<graph::Executor> executor_;
+  bool outside_;
 };
 
 // Called by every run of a compiled or traced program: without what pybind11 asks of a call.
@@ -291,6 +313,11 @@ void define_graph(pb::module_& m) {
              graph::Part part = graph::part_of(g, begin, end);
              return pb::make_tuple(std::make_shared<Graph>(std::move(part.graph)), part.inputs, part.outputs);
            })
+      .def("casts_first",
+           [](const Graph& g) {
+             auto [graph, count] = graph::casts_first(g);
+             return pb::make_tuple(std::make_shared<Graph>(std::move(graph)), count);
+           })
       .def("specialised", [](const Graph& g) { return std::make_shared<Graph>(graph::specialised(g)); })
       .def("fold", [](const Graph& g) { return std::make_shared<Graph>(graph::fold(g)); })
       .def("share_equal", [](const Graph& g) { return std::make_shared<Graph>(graph::share_equal(g)); })
@@ -328,9 +355,11 @@ void define_graph(pb::module_& m) {
       .def("enter_module", [](Recorder& r, const std::string& path) { r.tracer().enter_module(path); })
       .def("leave_module", [](Recorder& r) { r.tracer().leave_module(); });
   pb::class_<Runner>(m, "_GraphRunner")
-      .def(pb::init<const Graph&, const std::string&>(), pb::arg("graph"), pb::arg("plans") = "again")
+      .def(pb::init<const Graph&, const std::string&, bool>(), pb::arg("graph"), pb::arg("plans") = "again",
+           pb::arg("outside") = false)
       .def("plans", &Runner::plans)
       .def("why_called", &Runner::why_called)
+      .def("hooked", &Runner::hooked)
       .def("fits", &Runner::fits, pb::arg("inputs"), pb::arg("captures") = pb::tuple());
   add_methods(m.attr("_GraphRunner"), g_run_methods);
 }

@@ -63,6 +63,7 @@ def page(told: ExplainOutput, title: str) -> str:
         drawn = picture(graph.graph)
         parts.append(f'<h2>Graph {number}</h2>\n<div class="picture">{drawn}</div>')
         parts.append(f"<pre>{escape(graph.code.strip())}</pre>")
+    parts.append(_list("Planned", told.planned))
     parts.append(_list("Compared at each call", told.out_guards or ()))
     body = "\n".join(part for part in parts if part)
     return (

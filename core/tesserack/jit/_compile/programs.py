@@ -18,17 +18,58 @@ __all__ = ["Program", "ProgramRecorder"]
 _VALUES_READ = "values of a tensor are read, and Python goes by them"
 
 
+def _planned(graph: Any, recorded: bool, outside: bool = False) -> Any:
+    """What runs a graph."""
+    exact = graph if recorded or graph.writes_memory else graph.specialised().optimised()
+    return _native._GraphRunner(exact, "again", outside)
+
+
+class RegionProgram:
+    """A graph that was written down within an autocast region, with the casts that such a region keeps in front: these
+    are made in the region of each run, and what follows runs by plans, which know no regions. ``graph`` is the same in
+    the order of the program, and runs where hooks would see that gradients come in another one.
+    """
+
+    def __init__(self, graph: Any, sorted_graph: Any, casts: int, recorded: bool) -> None:
+        self.graph = graph
+        self.called = _planned(graph, True).run
+        graph = sorted_graph
+        first, _, made = graph.part(0, casts)
+        rest, given, gives = graph.part(casts, graph.num_nodes)
+        self.casts = _native._GraphRunner(first)
+        self.runner = _planned(rest, recorded, outside=True)
+        inputs = list(graph.inputs)
+        self._given = [(True, inputs.index(v)) if v in inputs else (False, made.index(v)) for v in given]
+        self._gives = [gives.index(v) for v in graph.outputs]
+        self.runners = [self.runner]
+
+    def __len__(self) -> int:
+        return int(self.graph.num_nodes)
+
+    def run(self, tensors: list[Tensor]) -> list[Tensor]:
+        """The results."""
+        if self.casts.hooked() or self.runner.hooked():
+            return self.called(tensors)  # type: ignore[no-any-return]
+        made = self.casts.run(())
+        results = self.runner.run([tensors[k] if is_input else made[k] for is_input, k in self._given])
+        return [results[k] for k in self._gives]
+
+
 class Program:
     """A graph that runs: ``run(tensors)`` gives its results. ``graph`` is what the program did."""
 
     def __init__(self, graph: Any, recorded: bool) -> None:
         self.graph = graph
-        self.exact = graph if recorded or graph.writes_memory else graph.specialised().optimised()
-        self.runner = _native._GraphRunner(self.exact)
-        self.run = self.runner.run
+        self.runner = _planned(graph, recorded)
+        self.run, self.runners = self.runner.run, [self.runner]
 
     def __len__(self) -> int:
         return int(self.graph.num_nodes)
+
+
+def _are_computed(graph: Any) -> bool:
+    """Whether all results are, and none is given."""
+    return all(graph.value(v)["producer"] is not None for v in graph.outputs)
 
 
 # Operators that Python calls in the time that it takes to part a graph for a call; for one that gradients pass, too.
@@ -54,6 +95,7 @@ class PartedProgram:
         self.steady = all(call.computes for call in calls)
         self.inputs, self.outputs = graph.inputs, graph.outputs
         self.held = dict(zip(graph.captures, graph.captured, strict=True))
+        self.runners: list[Any] = []  # of what is between calls
         self.steps = [*self._steps(places)]
         needed = {value for step in self.steps for value in step.given} | {*self.outputs}
         self.held = {value: tensor for value, tensor in self.held.items() if value in needed}
@@ -69,7 +111,8 @@ class PartedProgram:
             if begin < place:
                 part, given, gives = self.graph.part(begin, place)
                 self.steady &= not (part.has_random or part.writes_memory)
-                yield Step(_native._GraphRunner(part).run, True, given, gives, [])
+                self.runners.append(_native._GraphRunner(part))
+                yield Step(self.runners[-1].run, True, given, gives, [])
             if place < self.graph.num_nodes:
                 node = self.graph.node(place)
                 call: Any = made[node["args"][0]]
@@ -133,6 +176,7 @@ class ProgramRecorder:
         try:
             graph = self.tracer.end(self.returned)
             check_parts(graph, self.whole.calls)
+            self.region = graph.casts_first() if _native._in_autocast() and not self.whole.calls else None
             self.graph: Any = graph.outer_level()
         except NotProved as error:
             self.graph = error
@@ -143,7 +187,7 @@ class ProgramRecorder:
         """Which of the graph's results a tensor is."""
         return next(k for k, known in enumerate(self.returned) if known is output)
 
-    def finish(self, dependencies: Dependencies, known: dict[int, Tensor]) -> Program | PartedProgram:
+    def finish(self, dependencies: Dependencies, known: dict[int, Tensor]) -> Program | RegionProgram | PartedProgram:
         """The program. ``NotProved`` where it uses what is not seen, or hands out values."""
         graph = self.graph
         if isinstance(graph, NotProved):
@@ -159,6 +203,9 @@ class ProgramRecorder:
         self.changed = graph.has_random or graph.writes_memory or bool(self.whole.calls)
         recorded = ts.is_grad_enabled() and any(t.requires_grad for t in (*self.tensors, *graph.captured))
         if not self.whole.calls:
+            first, casts = self.region or (graph, -1)
+            if casts >= 0 and _are_computed(first):
+                return RegionProgram(graph, first, casts, recorded)
             return Program(graph, recorded)
         places = [n for n, node in enumerate(nodes) if node["op"] == OPERATOR]
         return PartedProgram(graph, self.whole.calls, places)

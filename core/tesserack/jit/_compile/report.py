@@ -39,6 +39,7 @@ class ExplainOutput:
     out_guards: list[Any] | None = None
     compile_times: str | None = None
     name: str = "function"
+    planned: list[str] = field(default_factory=list)  # how graphs of what was compiled, and called, run by now
 
     def to_html(self, path: str | os.PathLike[str] | None = None) -> str:
         """The same as a page with a picture of each graph, and the lines of the program that are none; it is written
@@ -63,9 +64,30 @@ class ExplainOutput:
             lines += [f"  Break Reason {number}:", f"    Reason: {found.reason}"]
         for number, ops in enumerate(self.ops_per_graph or [], 1):
             lines += [f"Ops per Graph {number}:", *(f"    {op}" for op in ops)]
+        if self.planned:
+            lines += ["Planned:", *(f"    {plan}" for plan in self.planned)]
         if self.out_guards:
             lines += ["Compared at each call:", *(f"    {guard}" for guard in self.out_guards)]
         return "\n".join(lines)
+
+
+def _planned(compiled: Compiled) -> list[str]:
+    """How each graph runs: halves with their kernels, and why calls of operators are not planned."""
+    found: list[str] = []
+    for number, entry in enumerate(compiled.places, 1):
+        for runner in getattr(entry.capture.module, "runners", ()):
+            found += [f"graph {number}, {_plan(plan)}" for plan in runner.plans()]
+            found += [f"graph {number} is called operator by operator: {why}" for why in runner.why_called()]
+    return found
+
+
+def _plan(plan: dict[str, Any]) -> str:
+    told = f"{plan['half'] or 'whole'}: {plan['kernels']} kernels"
+    if plan["fused"]:
+        told += f", {plan['fused']} more within these"
+    if plan["called"]:
+        told += f", {plan['called']} operators called ({', '.join(sorted(set(plan['operators'])))})"
+    return f"{told}; {plan['arena']:,} bytes between them"
 
 
 def _guards(compiled: Compiled) -> list[str]:
@@ -119,6 +141,10 @@ def explain(f: Callable[..., Any], *extra_args: Any, **extra_kwargs: Any) -> Any
         reasons = [GraphBreak(reason) for reason in compiled.reasons]
         count = sum(map(len, steps))
         name = getattr(function, "__qualname__", type(function).__name__)
-        return ExplainOutput(graphs, len(graphs), len(reasons), reasons, count, steps, _guards(compiled), name=name)
+        own = getattr(f, "__dict__", {}).get("_compiled")
+        planned = _planned(own) if isinstance(own, Compiled) else []
+        return ExplainOutput(
+            graphs, len(graphs), len(reasons), reasons, count, steps, _guards(compiled), name=name, planned=planned
+        )
 
     return inner(*extra_args, **extra_kwargs) if extra_args or extra_kwargs else inner
