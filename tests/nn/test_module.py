@@ -256,6 +256,12 @@ def test_to_empty_keeps_shapes(device):
     assert tuple(net.weight.shape) == (2, 3) and net.weight.requires_grad
 
 
+def test_what_dir_lists_is_there():
+    net = Net()
+    assert {"first", "scale", "count", "weight"} - {*dir(net)} == {"weight"}
+    assert [name for name in dir(net) if not hasattr(net, name)] == []
+
+
 def test_access_by_path():
     net = Net()
     assert net.get_submodule("body.1") is net.body[1] and net.get_submodule("") is net

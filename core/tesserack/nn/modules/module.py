@@ -330,6 +330,7 @@ class Module(HookMixin, TraversalMixin, ConvertMixin, StateDictMixin):
 
     def __dir__(self) -> list[str]:
         names = {*object.__dir__(self), *self._parameters, *self._modules, *self._buffers}
+        names -= {*_accessors.declared_absent()}  # devices that are not here
         return sorted(name for name in names if not name[:1].isdigit())
 
     # --- mode and gradients -------------------------------------------------------------------------------------
