@@ -281,6 +281,9 @@ print(y.tolist(), torch.autograd.grad(y.sum(), x, allow_unused=True))
 with torch.no_grad(), torch.autograd.graph.disable_saved_tensors_hooks("no"):
     print(is_grad_enabled(), _saved_tensors_hooks_is_enabled())
 print(is_grad_enabled(), _saved_tensors_hooks_is_enabled())
+before = torch.autograd._profiler_enabled()
+with torch.autograd.profiler.profile():
+    print(before, torch.autograd._profiler_enabled())
 kept = _WeakTensorRef(x)
 print(kept.expired())
 del x, y, node
@@ -290,5 +293,5 @@ print(kept.expired(), torch.jit._wait(torch.jit._fork(torch.add, torch.ones(1), 
 
 def test_nodes_and_states_of_autograd(program):
     assert program.run(NODES) == [
-        "True False", "[2.0, 2.0] (None,)", "False False", "True True", "False", "True 2.0"
+        "True False", "[2.0, 2.0] (None,)", "False False", "True True", "False True", "False", "True 2.0"
     ]  # fmt: skip

@@ -8,6 +8,7 @@ from typing import Any
 
 from tesserack import _native
 from tesserack._native import Tensor
+from tesserack._tensor.subclass import has_no_memory
 
 __all__ = ["assert_allclose", "assert_close"]
 
@@ -270,13 +271,19 @@ def _wide(actual: Tensor, expected: Tensor) -> Any:
 
 
 def _describe(actual: Tensor, expected: Tensor, close: Tensor, rtol: float, atol: float) -> str:
-    left, right, good = actual.reshape(-1).tolist(), expected.reshape(-1).tolist(), close.reshape(-1).tolist()
+    left, right, good = map(_listed, (actual, expected, close))
     kind = "equal" if rtol == atol == 0 else "close"
     if actual.ndim == 0:
         return _describe_numbers(left[0], right[0], rtol, atol)
     wrong = good.count(False)
     head = f"Tensor-likes are not {kind}!\n\nMismatched elements: {wrong} / {len(good)} ({wrong / len(good):.1%})\n"
     return head + _worst(left, right, good, actual, rtol, atol)
+
+
+def _listed(x: Tensor) -> list[Any]:
+    """The elements in a row; one by one where they are a subclass's to tell."""
+    row = x.reshape(-1)
+    return [element.item() for element in row.unbind()] if has_no_memory(row) else row.tolist()
 
 
 def _worst(left: list[Any], right: list[Any], good: list[bool], actual: Tensor, rtol: float, atol: float) -> str:

@@ -209,8 +209,31 @@ def schemas_of_operators(m: Any) -> Any:
     ]
 
 
+def comparisons_of_wrappers(m: Any) -> Any:
+    """What assert_close tells of tensors whose elements are their class's to tell."""
+    tree_map = _utils(m)[1].tree_map
+
+    class Wraps(m.Tensor):  # type: ignore[misc,name-defined]
+        @staticmethod
+        def __new__(cls: Any, held: Any) -> Any:
+            made = m.Tensor._make_wrapper_subclass(cls, held.size(), dtype=held.dtype, device=held.device)
+            made.held = held
+            return made
+
+        @classmethod
+        def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            args, kwargs = tree_map(lambda x: x.held if isinstance(x, cls) else x, (args, kwargs or {}))
+            return tree_map(lambda x: cls(x) if isinstance(x, m.Tensor) else x, func(*args, **kwargs))
+
+    a, b = Wraps(m.tensor([1.0, 2.0, 4.0])), Wraps(m.tensor([1.0, 3.0, 4.0]))
+    m.testing.assert_close(a, Wraps(m.tensor([1.0, 2.0, 4.0])))
+    with pytest.raises(AssertionError) as told:
+        m.testing.assert_close(a, b)
+    return ["1 / 3" in str(told.value), "1.0 at index (1,)" in str(told.value)]
+
+
 PROGRAMS = [
-    gradients_through_a_wrapper, views_and_writes_of_a_wrapper, parameters_that_are_wrappers,
+    gradients_through_a_wrapper, comparisons_of_wrappers, views_and_writes_of_a_wrapper, parameters_that_are_wrappers,
     modes_around_modes_and_wrappers, classes_over_memory, refusals, schemas_of_operators,
 ]  # fmt: skip
 
