@@ -99,6 +99,47 @@ def gpt_compiled(fw: Any, device: str) -> dict[str, Any]:
     return {"run": step}
 
 
+def whole_step(fw: Any, device: str, compiled: bool = True) -> Callable[[], Any]:
+    """A whole step as one compiled function, gradients clipped; PyTorch runs it as it is."""
+    fw.manual_seed(0)
+    model = build_gpt(fw.nn, 64, 6).to(device).train()
+    tokens = fw.randint(0, 1000, (1, 16), device=device)
+    optimizer = fw.optim.AdamW(model.parameters(), lr=1e-3)
+
+    def step() -> Any:
+        optimizer.zero_grad()
+        loss = fw.nn.functional.cross_entropy(model(tokens).flatten(0, 1), tokens.flatten())
+        loss.backward()
+        fw.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        return loss.detach()
+
+    run = fw.compile(step, fullgraph=True) if compiled and fw.__name__ == "tesserack" else step
+    for _ in range(5):  # by then the backward pass is planned
+        run()
+    return run  # type: ignore[no-any-return]
+
+
+@row("compiled: whole AdamW step of GPT, clipped, 6 layers of 64, 1 x 16 tokens (PyTorch: eager)", "run()", limit=0.6)
+def gpt_whole_step(fw: Any, device: str) -> dict[str, Any]:
+    return {"run": whole_step(fw, device)}
+
+
+def compiled_chain(fw: Any, device: str) -> Callable[[], Any]:
+    """A chain of 8 on 64 elements, compiled; PyTorch runs it as it is."""
+    program, x = _chain(fw, device, 64)
+    call = fw.compile(program) if fw.__name__ == "tesserack" else program
+    run = without_gradients(fw, call, x)
+    for _ in range(5):
+        run()
+    return run
+
+
+@row("compiled: chain of 8, 64 elements (PyTorch: eager)", "run()", limit=0.25)
+def chain_called(fw: Any, device: str) -> dict[str, Any]:
+    return {"run": compiled_chain(fw, device)}
+
+
 @row("traced: chain of 8, 4M elements", "run()", limit=0.9)
 def chain_large(fw: Any, device: str) -> dict[str, Any]:
     program, x = _chain(fw, device, 4_000_000)
@@ -169,6 +210,9 @@ def main() -> None:
     for shape in ((1, 16), (8, 64)):
         eager, compiled = (training_step(ts, "cpu", False, compiled, shape) for compiled in (False, True))
         _show("compiled GPT 6x64, {}x{}, and back".format(*shape), _pairs(eager, compiled, 4.0))
+    _show("compiled whole step, clipped", _pairs(whole_step(ts, "cpu", False), whole_step(ts, "cpu"), 4.0))
+    program, x = _chain(ts, "cpu", 64)
+    _show("compiled chain of 8, 64", _pairs(without_gradients(ts, program, x), compiled_chain(ts, "cpu"), 2.0))
 
 
 if __name__ == "__main__":
