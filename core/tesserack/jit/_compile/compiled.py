@@ -15,6 +15,7 @@ from tesserack.jit._compile.backends import PLAIN, lookup_backend
 from tesserack.jit._compile.before import Seeds
 from tesserack.jit._compile.errors import BackendCompilerFailed, NotProved, Unsupported
 from tesserack.jit._compile.graphs import GraphRecorder
+from tesserack.jit._compile.logs import tell
 from tesserack.jit._compile.programs import Program, ProgramRecorder
 from tesserack.jit._compile.stance import current as current_stance
 from tesserack.jit._compile.state import keeps_casts, modes
@@ -94,6 +95,12 @@ class Compiled:
         self._met: Counter[Any] = Counter()
 
     @property
+    def name(self) -> str:
+        """What it is called in messages."""
+        root = self.roots[0]
+        return str(getattr(root, "__qualname__", type(root).__name__))
+
+    @property
     def plain(self) -> bool:
         """Whether calls are Python's from now on."""
         return self._plain
@@ -101,6 +108,9 @@ class Compiled:
     @plain.setter
     def plain(self, plain: bool) -> None:
         self._plain = plain
+        if plain:
+            told = [*self.reasons, *self.notes]
+            tell("breaks", "%s runs as plain Python: %s", self.name, told[-1] if told else "no graph repeats it")
         self.quick.use(None if plain else self.known.replays)
 
     @property
@@ -186,6 +196,9 @@ class Compiled:
             return result
         self._count += 1
         self._attempts = 0
+        graph = found.module.graph
+        steps = graph.num_nodes if kind is ProgramRecorder else len(graph.nodes)
+        tell("graphs", "%s: graph %d, of %d steps", self.name, self._count, steps)
         inputs = _capture.Inputs.of(args, kwargs)
         call = found.module.run if kind is ProgramRecorder else self._lowered(backend, found, inputs.tensors)
         whole = kind is ProgramRecorder

@@ -1,9 +1,11 @@
-"""``torch._logging``: levels of PyTorch's loggers, which say nothing here."""
+"""``torch._logging``: levels of PyTorch's loggers, and which of them are heard: what becomes of compiled functions."""
 
 from __future__ import annotations
 
 import logging
 from typing import Any
+
+from tesserack.jit._compile.logs import switch
 
 __all__ = ["getArtifactLogger", "set_logs", "trace_structured", "warning_once"]
 
@@ -11,9 +13,13 @@ _levels: dict[str, Any] = {}
 
 
 def set_logs(*, all: int | None = None, modules: dict[str, Any] | None = None, **kwargs: Any) -> None:
-    """Set the levels of loggers by name, ``dynamo=logging.INFO``; artifacts such as ``graph_code=True`` are noted."""
+    """Set the levels of loggers by name, ``dynamo=logging.INFO``; of artifacts ``graph_breaks=True``,
+    ``recompiles=True`` and their kin are told as functions are compiled, others are noted.
+    """
     _levels.clear()
     _levels.update(kwargs, **(modules or {}))
+    heard = {**_levels, **({} if all is None else {"all": all})}
+    switch(name for name, level in heard.items() if level is True or (level and level <= logging.INFO))
     for name, level in _levels.items():
         if isinstance(level, int) and not isinstance(level, bool):
             logging.getLogger(name if "." in name else f"torch._{name}").setLevel(level)
