@@ -167,6 +167,7 @@ def meet(url: str, rank: int = -1, world_size: int = -1, **kwargs: Any) -> Meeti
         )
     if parts.scheme == "file":
         return Meeting(FileStore(parts.netloc + parts.path, size), rank, size)
+    assert parts.hostname and parts.port  # else missing
     store = TCPStore(_resolve(parts.hostname), parts.port, size, rank == 0, timeout, False, multi_tenant=True)
     return Meeting(store, rank, size)
 
