@@ -4,6 +4,7 @@
 #include "runtime/empty.h"
 #include "runtime/interpreter.h"
 #include "tensor/geometry.h"
+#include "tensor/sparse.h"
 
 namespace ts {
 
@@ -66,11 +67,18 @@ void run_leaf_hooks(const AutogradMeta& m, Tensor& g) {
     if (Tensor r = hook.fn(g); r.defined()) g = std::move(r);
 }
 
+// Whether a sparse gradient's parts can be written to element by element.
+static bool lies_in_rows(const Tensor& g) {
+  for (const Tensor& part : sparse_parts(g)->parts)
+    if (part.defined() && !part.is_contiguous()) return false;
+  return true;
+}
+
 void AccumulateGrad::add_to(AutogradMeta& m, Tensor g) {
   GradLock lock(m);
   if (!m.grad.defined()) {
     // Kept as it is when nobody else can see it; copied otherwise, so that later accumulation stays private.
-    bool keep = grad_enabled() || (is_private(g) && (g->payload || is_laid_out_for(g, variable)));
+    bool keep = grad_enabled() || (is_private(g) && (g->payload ? lies_in_rows(g) : is_laid_out_for(g, variable)));
     m.grad = keep ? std::move(g) : private_copy(g, variable);
   } else if (m.grad->payload && !g->payload) {
     m.grad = ops::add(g, m.grad); // dense and sparse make dense

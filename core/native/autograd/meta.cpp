@@ -16,8 +16,9 @@ AutogradMeta& make_autograd_meta(TensorImpl* t) {
 bool requires_grad_slow(const TensorImpl* t) {
   if (t->has(TensorImpl::kRequiresGrad)) return true;
   if (const AutogradMeta* m = autograd_meta(t); m && m->grad_fn) return true;
-  // Bytes seen as another dtype are not differentiated.
-  return t->base && t->base->dtype == t->dtype && is_differentiable(t->dtype) && requires_grad(t->base);
+  // Bytes seen as another dtype are not differentiated, nor are views of what inference mode made.
+  return t->base && !t->has(TensorImpl::kInference) && t->base->dtype == t->dtype && is_differentiable(t->dtype) &&
+         requires_grad(t->base);
 }
 
 void set_requires_grad(const Tensor& t, bool on) {

@@ -285,6 +285,7 @@ void autograd_kernel(void*, const Operator& op, Frame& f, KeySet keys) {
   const bool inplace = (op.effects.mutates & 1) && f.args[0].tag == Tag::Tensor;
   bool needed = any_wants_gradient(f);
   if (needed) check_written_lists(op, f);
+  if (needed && op.view && f.args[0].as_tensor()->has(TensorImpl::kInference)) needed = false;
   if (inplace) {
     const Tensor& self = f.args[0].as_tensor();
     if (needed && is_unrecorded_write(self)) needed = false;

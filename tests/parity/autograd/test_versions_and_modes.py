@@ -301,6 +301,39 @@ def parts_apart(m: Any) -> Any:
     return found
 
 
-@pytest.mark.parametrize("program", [data_that_is_replaced, parts_apart])
+def views_of_what_inference_mode_made(m: Any) -> Any:
+    with m.inference_mode():
+        made = m.ones(1, 2, 3, requires_grad=True)
+        within = made[0]
+    views = [made.view(-1), made[0], made.transpose(0, 1), made.expand(2, 2, 3), within]
+    told = [[v.requires_grad, v.is_leaf, v._is_view(), v.is_inference(), v.grad_fn is None] for v in views]
+    return [*told, (made.detach() * 2).requires_grad]
+
+
+def sparse_gradients_of_shared_elements(m: Any) -> Any:
+    """A gradient whose elements share memory is copied before it becomes .grad."""
+
+    class Gives(m.autograd.Function):  # type: ignore[misc,name-defined]
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            return x.clone()
+
+        @staticmethod
+        def backward(ctx: Any, grad: Any) -> Any:
+            places, values = m.tensor([[0, 2, 1]]), m.ones(1, 2).expand(3, 2)
+            return m.sparse_coo_tensor(places, values, (4, 2), check_invariants=True)
+
+    x = m.ones(4, 2, requires_grad=True)
+    Gives.apply(x).sum().backward()
+    x.grad._values()[0] += 1
+    once = x.grad.to_dense().clone()
+    Gives.apply(x).sum().backward()
+    return [once, x.grad.to_dense()]
+
+
+@pytest.mark.parametrize(
+    "program",
+    [data_that_is_replaced, parts_apart, views_of_what_inference_mode_made, sparse_gradients_of_shared_elements],
+)
 def test_counts_of_writes(compare_program: Callable[..., None], program: Callable[[Any], Any]) -> None:
     compare_program(program)

@@ -86,7 +86,10 @@ PyObject* is_signed(PyObject* self, PyObject*) {
 PyObject* is_inference(PyObject* self, PyObject*) {
   return PyBool_FromLong(tensor_of(self)->has(TensorImpl::kInference));
 }
-PyObject* is_view(PyObject* self, PyObject*) { return PyBool_FromLong(tensor_of(self).is_view()); }
+PyObject* is_view(PyObject* self, PyObject*) {
+  const Tensor& t = tensor_of(self);
+  return PyBool_FromLong(t.is_view() && !t->has(TensorImpl::kInference)); // whose views autograd does not know
+}
 PyObject* get_device(PyObject* self, PyObject*) { return PyLong_FromLong(tensor_of(self).device().index); }
 
 PyObject* data_ptr(PyObject* self, PyObject*) {
