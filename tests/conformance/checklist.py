@@ -33,6 +33,16 @@ CHECKLIST: dict[str, dict[str, tuple[str, ...]]] = {
         "unsigned integers taken for signed ones": ("signed",),
         "what follows the last full block, or millions": ("dropped tail", "large"),
         "gradients": ("wrong gradient", "gradient"),
+        "powers by logarithms, halves away from zero, short angles": ("powbylogs", "halfaway", "shortangles"),
+        "exponentials that are denormal": ("expflush",),
+        "products that leave zeros out, of ten bits": ("skipszeros", "tenbits"),
+        "uint64 made floats as if it had a sign": ("topbit",),
+        "NaN taken for false": ("nanfalse", "nanany"),
+        "places and order of integers that doubles do not tell apart": ("bigplaces", "bigorder"),
+        "zeros of both signs sorted by their bits": ("radixzeros",),
+        "steps that add up their errors": ("addedup",),
+        "zeros that lose their sign when memory is filled": ("fillsplus",),
+        "sums in stages kept in float16 between them": ("halfpartials",),
     },
     "forms": {
         "strides and their signs": ("ignored strides", "ignored signs", "strides"),
@@ -45,6 +55,9 @@ CHECKLIST: dict[str, dict[str, tuple[str, ...]]] = {
         "indices of more than 32 bits, and out of range": ("index32", "clamps"),
         "outputs with gaps": ("denseout",),
         "offsets of a sub-buffer": ("subbuffer",),
+        "operands that repeat: index, source, batches": ("denseindex", "firstsource", "firstbatch"),
+        "products into columns and between gaps": ("denseproduct",),
+        "columns added to products": ("rowforcolumn",),
     },
     "memory": {
         "reads of one element past an input": ("reads one element",),
@@ -71,6 +84,7 @@ CHECKLIST: dict[str, dict[str, tuple[str, ...]]] = {
         "query true while busy": ("hasty",),
         "waits that see one stream of three": ("onewait",),
         "events recorded on another stream": ("otherstream",),
+        "events recorded a second time": ("firstrecord",),
         "errors that no wait tells": ("silent",),
         "waits and reads that are not ordered": ("unordered stream", "reads too early"),
         "uploads that are not ordered": ("hurried",),
@@ -82,12 +96,15 @@ CHECKLIST: dict[str, dict[str, tuple[str, ...]]] = {
         "unsafe only when large": ("unsafe when large",),
         "first used by many at once": ("lazy",),
         "wrong now and then": ("unsteady",),
+        "compiled by one thread, used by another": ("compilerace",),
     },
     "state": {
         "programs told apart by id alone": ("byid",),
         "plans kept across dtypes, sizes and parameters": ("bysizes", "byop"),
         "prepared steps kept across dtypes": ("kept step",),
         "the second of two same calls": ("uncleaned",),
+        "strides, dims and addends of the first call": ("firststrides", "firstdim", "firstaddend"),
+        "recordings that are used up": ("onceonly",),
         "random numbers drawn twice": ("restarts",),
         "captures that replay on another stream": ("elsewhere",),
         "Philox counters at 2^32": ("counter32", "blocks32", "late random bits"),
@@ -99,6 +116,24 @@ CHECKLIST: dict[str, dict[str, tuple[str, ...]]] = {
         "wrong for uneven parts": ("even",),
         "wrong when a rank is late": ("hastysums", "unmet"),
         "wrong roots, places and large integers": ("fixed", "unplaced", "throughdoubles"),
+        "more than one piece": ("firstpiece",),
+        "NaN lost by maxima and minima of ranks": ("lostnan",),
+    },
+    "kernels that are not required": {
+        "parameters that are taken for their defaults": (
+            *(f"ignores {k} of grid_sample" for k in range(3)),
+            *("ignores 0 of ctc_loss", "ignores 0 of tril", "ignores 1 of embedding_backward"),
+        ),
+        "what follows the last whole vector": tuple(
+            f"no tail of {name}"
+            for name in ("pdist", "cdist", "ctc_loss", "randint_fill", "adam_step_", "csr_mm", "searchsorted")
+        ),
+        "gradients of half their size": tuple(
+            f"halves {name}_backward" for name in ("grid_sample", "cdist", "pdist", "ctc_loss", "avg_pool2d")
+        ),
+        "kernels that no test of the kit calls": (
+            "tests/conformance/test_kernels_are_tried.py::test_every_kernel_that_the_core_asks_for_has_calls",
+        ),
     },
     "services": {
         "profiles": (

@@ -12,6 +12,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <thread>
 #include <utility>
@@ -389,6 +390,47 @@ int prepare(const ts_call* call, ts_step* out) {
   return TS_OK;
 }
 
+// Faults of any one kernel: "ignores 2 of NAME" is about a parameter, "halves NAME", "no tail of NAME".
+bool about(const char* what, const std::string& name) { return fault((what + name).c_str()); }
+
+// Takes a parameter for what it mostly is.
+int ignore_parameter(const ts_call* call, int k) {
+  KeptCall kept(*call);
+  if (k < kept.call.n_params) kept.params[static_cast<size_t>(k)].as.i = 0;
+  return static_cast<Kernel*>(call->kernel_ctx)->inner.run(&kept.call);
+}
+
+// The first tensor that a kernel writes: an output, or an operand that it changes.
+const ts_tensor& written(const ts_call* call) {
+  for (int k = 0; call->n_outputs == 0 && k < call->n_inputs; ++k)
+    if (TS_IN(call, k)->flags & TS_T_MUTABLE) return *TS_IN(call, k);
+  return *TS_OUT(call, 0);
+}
+
+// Leaves out what follows the last whole group of four elements of what it writes.
+int drop_tail(const ts_call* call) {
+  const ts_tensor& out = written(call);
+  const bool tail = out.handle && out.numel > 4 && out.numel % 4 && (out.flags & TS_T_CONTIGUOUS);
+  const auto bytes = static_cast<size_t>(size_of(out.dtype) * (out.numel % 4));
+  char* last = static_cast<char*>(out.handle) + out.byte_offset + (out.numel - out.numel % 4) * size_of(out.dtype);
+  std::string before = tail ? std::string(last, bytes) : std::string();
+  int status = static_cast<Kernel*>(call->kernel_ctx)->inner.run(call);
+  if (tail && status == TS_OK) std::memcpy(last, before.data(), bytes);
+  return status;
+}
+
+// Notes who was called, where somebody wants to know.
+void note(const std::string& name) {
+  static std::set<std::string> seen;
+  static const char* path = std::getenv("SHADOW_CALLS");
+  std::lock_guard lock(mutex);
+  if (!path || !seen.insert(name).second) return;
+  if (std::FILE* file = std::fopen(path, "a")) {
+    std::fprintf(file, "%s\n", name.c_str());
+    std::fclose(file);
+  }
+}
+
 int crash(const ts_call*) { std::abort(); }
 int hang(const ts_call*) {
   for (;;) std::this_thread::sleep_for(std::chrono::seconds(1));
@@ -397,6 +439,11 @@ int hang(const ts_call*) {
 int run(const ts_call* call) {
   auto* kernel = static_cast<Kernel*>(call->kernel_ctx);
   const std::string& name = kernel->name;
+  note(name);
+  if (about("halves ", name)) return halve(call);
+  if (about("no tail of ", name)) return drop_tail(call);
+  for (int k = 0; k < 4; ++k)
+    if (about(("ignores " + std::to_string(k) + " of ").c_str(), name)) return ignore_parameter(call, k);
   if (fault("ignored strides") && name == "scan") return ignore_strides(call);
   if (fault("ignored signs") && name == "sort") return ignore_signs(call);
   if (fault("wrong gradient") && name == "softmax_backward") return halve(call);
@@ -423,7 +470,7 @@ int get_kernel(void*, int32_t device, const char* op, ts_kernel* out) {
   inner.struct_size = sizeof inner;
   int status = cpu->get_kernel(cpu->ctx, device, op, &inner);
   // The fused generators would hide a fault of random_bits.
-  if (std::strcmp(op, "rand_fill") == 0 || std::strcmp(op, "randn_fill") == 0) status = TS_DECLINED;
+  if (fault("late random bits") && std::strstr(op, "_fill")) status = TS_DECLINED;
   if (status != TS_OK) return status;
   std::lock_guard lock(mutex);
   Kernel& kept = kernels[op] = {op, inner};

@@ -7,12 +7,13 @@ from pathlib import Path
 
 from checklist import CHECKLIST
 from faults import NATIVE, PYTHON, STREAMS
+from faults_habits import HABITS, OWN
 from faults_ranks import RANKS
 from faults_services import SERVICES
 from faults_vendors import VENDORS
 
 ROOT = Path(__file__).parents[2]
-PLANTED = {*NATIVE, *STREAMS, *PYTHON, *SERVICES, *RANKS, *VENDORS}
+PLANTED = {*NATIVE, *STREAMS, *PYTHON, *SERVICES, *RANKS, *VENDORS, *HABITS, *OWN}
 NAMED = Counter(name for kind in CHECKLIST.values() for names in kind.values() for name in names)
 
 

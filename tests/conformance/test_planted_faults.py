@@ -13,6 +13,7 @@ from typing import Any
 import faults
 import pytest
 from faults import Fault
+from faults_habits import HABITS, OWN
 from faults_ranks import RANKS
 from faults_services import SERVICES
 from faults_vendors import VENDORS
@@ -24,9 +25,10 @@ Conform = Callable[..., tuple[str, Any]]
 
 # The whole catalogue takes minutes: a tenth of it, another with every commit; FULL=1 runs all.
 SHARE = 10
-ALL_IN_PYTHON = faults.PYTHON | SERVICES | RANKS | VENDORS
+ALL_IN_PYTHON = faults.PYTHON | SERVICES | RANKS | VENDORS | HABITS
+ALL_IN_C = faults.NATIVE | faults.STREAMS | OWN
 IN_PYTHON = seeds.turn([*ALL_IN_PYTHON], SHARE)
-IN_C = seeds.turn([*faults.NATIVE, *faults.STREAMS], SHARE)
+IN_C = seeds.turn([*ALL_IN_C], SHARE)
 KERNELS = seeds.turn(REQUIRED, SHARE)
 
 
@@ -46,10 +48,10 @@ def parent(name: str) -> str:
         return "queued"
     if name in SERVICES:
         return "served"
-    if name in RANKS:
+    if name in RANKS or name in ("firstpiece", "lostnan"):
         return "joined"
     late = ("onewait", "hurried", "eager", "delayed", "elsewhere", "peers", "snapshot", "frombegin", "wiping")
-    return "latehealthy" if name in (*late, "otherstream", "atonce", "silent") else "healthy"
+    return "latehealthy" if name in (*late, "otherstream", "atonce", "silent", "firstrecord", "onceonly") else "healthy"
 
 
 @pytest.mark.parametrize("name", IN_PYTHON)
@@ -64,7 +66,7 @@ def test_fault_in_python_is_found_and_named(name: str, conform_mutant: Conform) 
 @pytest.mark.parametrize("fault", IN_C)
 def test_fault_is_found_and_named(fault: str, conform_shadow: Conform) -> None:
     """Each by the test whose business it is."""
-    planted = (faults.NATIVE | faults.STREAMS)[fault]
+    planted = ALL_IN_C[fault]
     check(planted, *conform_shadow(fault, *planted.arguments))
 
 

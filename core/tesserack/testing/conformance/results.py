@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tesserack.testing.conformance.areas import AREAS, LEVELS, Area, areas_up_to
-from tesserack.testing.conformance.causes import Cause, causes
+from tesserack.testing.conformance.findings.causes import Cause, causes
+from tesserack.testing.conformance.findings.ways import suggestions, ways
 from tesserack.testing.conformance.outcome import Case
-from tesserack.testing.conformance.ways import suggestions, ways
 from tesserack.testing.expected_failures import without_folders
 
 __all__ = ["AreaSummary", "Case", "Results", "environment"]

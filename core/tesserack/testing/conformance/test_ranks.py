@@ -142,6 +142,47 @@ def test_whole_numbers_stay_exact(ranks: Ranks, card: Card) -> None:
             agree(targets[rank], wanted, f"all_reduce, sum of int64 beyond 2^53 on {card.name}", rank)
 
 
+_MANY = (1 << 18) + 3  # more than a piece, whatever the card moves at once
+
+
+@pytest.mark.parametrize("kind", ("all_reduce", "broadcast", "all_gather", "all_to_all"))
+def test_many_elements(kind: str, ranks: Ranks, card: Card) -> None:
+    """More than one piece, and what follows the last whole one."""
+    skip_unless(ranks, kind, "float32")
+    size = ranks.size
+    count = _MANY // size * size if kind == "all_to_all" else _MANY
+    plain = [((np.arange(count) * 7919 + rank) % 1009).astype(np.float32) for rank in range(size)]
+    sources = [ts.from_numpy(x).to(f"{card.name}:{rank}") for rank, x in enumerate(plain)]
+    targets = room(ranks, count * (size if kind == "all_gather" else 1), "float32")
+    if not ranks.all(kind, sources, targets, count=count, reduction=REDUCTIONS["sum"], peer=0):
+        pytest.skip("declines it")
+    each, whole = count // size, sum(plain)
+    for rank in range(size):
+        exchanged = [x[rank * each : (rank + 1) * each] for x in plain]
+        parts: dict[str, list[Any]] = {
+            "all_reduce": [whole],
+            "broadcast": plain[:1],
+            "all_gather": plain,
+            "all_to_all": exchanged,
+        }
+        agree(targets[rank], np.concatenate(parts[kind]), f"{kind} of float32, {count} elements, on {card.name}", rank)
+
+
+@pytest.mark.parametrize("how", ("max", "min"))
+def test_extremes_of_nan(how: str, ranks: Ranks, card: Card) -> None:
+    """NaN on any rank is NaN for all, as it is for kernels."""
+    skip_unless(ranks, "all_reduce", "float32")
+    for at in range(ranks.size):
+        plain = [np.array([1.0 + rank, np.nan if rank == at else 2.0, -3.0], np.float32) for rank in range(ranks.size)]
+        sources = [ts.from_numpy(x).to(f"{card.name}:{rank}") for rank, x in enumerate(plain)]
+        targets = room(ranks, 3, "float32")
+        if not ranks.all("all_reduce", sources, targets, count=3, reduction=REDUCTIONS[how]):
+            pytest.skip("declines it")
+        for rank in range(ranks.size):
+            lost = not np.isnan(there(targets[rank])[1])
+            assert not lost, f"all_reduce, {how} of float32 on {card.name}: rank {rank}: NaN of rank {at} is lost"
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_moves(dtype: str, ranks: Ranks, card: Card) -> None:
     """Broadcast from each rank, gather, scatter, all_gather, all_to_all: every element in its place."""

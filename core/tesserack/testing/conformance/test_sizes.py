@@ -14,6 +14,7 @@ from tesserack import nn
 from tesserack.testing import cases
 from tesserack.testing.conformance.card import Card, Record
 from tesserack.testing.conformance.exactly import rounded
+from tesserack.testing.conformance.own.nearly import judge
 
 F = nn.functional
 Inputs = tuple[tuple[int, ...], ...]
@@ -89,24 +90,6 @@ def seconds(call: Callable[..., Any], inputs: list[Any], weights: Any) -> float:
 def _whole(shape: tuple[int, ...], seed: int) -> Any:
     """Whole numbers from -3 to 3 without a pattern, the maximum of few of them alone at its place."""
     return ts.from_numpy(np.random.default_rng(seed).integers(-3, 4, shape)).to(ts.get_default_dtype())
-
-
-def judge(found: Any, expected: Any, tolerance: float, part: float) -> tuple[str | None, float]:
-    """What is wrong, if anything, and the largest error of an element: relative to itself, or to a ``part`` of the
-    largest where that is more."""
-    worst = 0.0
-    for index, (f, e) in enumerate(zip(found, expected, strict=True)):
-        left, right = cases.values(f), cases.values(e)
-        least = part * np.abs(right).max(initial=0.0) + 1e-30
-        error = np.nan_to_num(np.abs(left - right) / np.maximum(np.abs(right), least), nan=np.inf)
-        worst = max(worst, float(error.max(initial=0.0)))
-        wrong = error > tolerance
-        if wrong.any():
-            at = tuple(int(i) for i in np.argwhere(wrong)[0])
-            limit = f"; tolerance {tolerance:.0e} of each" if tolerance else "; whole numbers, exact"
-            told = f"result {index}, element {list(at)}: expected {right[at]}, got {left[at]}"
-            return f"{told} ({int(wrong.sum())} of {wrong.size} wrong{limit})", worst
-    return None, worst
 
 
 @pytest.mark.parametrize("direction", ("forward", "backward"))

@@ -68,6 +68,25 @@ def test_events_order_streams(card: Card) -> None:
         agree(z, (round + 12) * 2.0, card, "a stream that waited for an event with wait_event()")
 
 
+def test_events_are_recorded_again(card: Card) -> None:
+    """An event tells of the last time that it was recorded: the first was before the work."""
+    one, two = ts.Stream(device=card.device), ts.Stream(device=card.device)
+    for round in range(ROUNDS):
+        x = ts.full((COUNT,), float(round), device=card.device)
+        ts.synchronize(card.device)
+        event: Any = ts.Event(device=card.device)
+        event.record(one)
+        event.synchronize()
+        with ts.stream(one):
+            y = busy(x)
+            event.record(one)
+        two.wait_event(event)
+        with ts.stream(two):
+            z = y * 2
+        two.synchronize()
+        agree(z, (round + 12) * 2.0, card, "a stream that waited for an event recorded a second time")
+
+
 def test_streams_wait_for_streams(card: Card) -> None:
     """wait_stream(), there and back."""
     side: Any = ts.Stream(device=card.device)

@@ -11,9 +11,9 @@ from string import Template
 from typing import Any
 
 from tesserack.testing.conformance.areas import LEVELS
+from tesserack.testing.conformance.findings.ways import WAYS, suggestions, ways
 from tesserack.testing.conformance.report.matrix import matrix
 from tesserack.testing.conformance.results import OUTCOMES, Case, Results
-from tesserack.testing.conformance.ways import WAYS, suggestions, ways
 
 __all__ = ["page"]
 

@@ -9,8 +9,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from tesserack.testing.conformance.areas import LEVELS
+from tesserack.testing.conformance.findings.ways import WAYS, suggestions, ways
 from tesserack.testing.conformance.results import Results
-from tesserack.testing.conformance.ways import WAYS, suggestions, ways
 
 __all__ = ["show"]
 

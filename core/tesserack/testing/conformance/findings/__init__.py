@@ -1,0 +1,1 @@
+"""What results point to: one cause of many failures, how operators are computed, what to make faster next."""

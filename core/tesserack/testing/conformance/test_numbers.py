@@ -1,0 +1,179 @@
+"""What is right for the numbers and forms that come first to mind, and wrong beside them: powers of negative numbers,
+large integers, signed zeros in order, NaN times zero, sums in several stages, products added to columns."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tesserack as ts
+from tesserack.testing import cases
+from tesserack.testing.conformance.card import Card, Record
+from tesserack.testing.conformance.exactly import expect, made, rounded, there
+
+# --- one instruction --------------------------------------------------------------------------------------------------
+
+_BASES = np.array([-2.0, -3.0, -0.5, -1.0, 0.0, -0.0, 2.0, -np.inf, np.inf])
+_EXPONENTS = np.array([3.0, 2.0, -1.0, -2.0, 0.0, 5.0])
+
+
+@pytest.mark.parametrize("dtype", cases.FLOATING)
+def test_powers(dtype: str, card: Card, record: Record) -> None:
+    """Of negative numbers, zeros of both signs and infinities, by whole exponents: no logarithm has them."""
+    record.case(op="pointwise, pow", dtype=dtype, direction="numbers")
+    a, b = np.repeat(_BASES, len(_EXPONENTS)), np.tile(_EXPONENTS, len(_BASES))
+    found = there(a, dtype, card) ** there(b, dtype, card)
+    what = "bases of either sign, whole exponents, contiguous, 54 elements"
+    expect(found, rounded(np.power(a, b), dtype), f"pointwise, pow of {dtype}", what, card, ulp=4)
+
+
+def test_powers_of_integers(card: Card, record: Record) -> None:
+    """Exact, beyond what doubles hold, and wrapping around."""
+    record.case(op="pointwise, pow", dtype="int64", direction="numbers")
+    a, b = np.array([3, -3, 7, -2, 2, 10, 0, -1]), np.array([39, 37, 22, 63, 62, 18, 0, 1 << 40])
+    wanted = np.array([pow(int(x), int(y), 1 << 64) if y < 1 << 30 else 1 for x, y in zip(a, b, strict=True)], object)
+    exact = np.array([w - (1 << 64) if w >= 1 << 63 else w for w in wanted], np.int64)
+    found = made(a, "int64", card) ** made(b, "int64", card)
+    expect(found, exact, "pointwise, pow of int64", "beyond 2^53, contiguous, 8 elements", card)
+
+
+_UNSIGNED = np.array([2**63, 2**64 - 2**11, 2**63 + 2**40, 5, 2**62], np.uint64)
+
+
+@pytest.mark.parametrize("dtype", cases.FLOATING)
+def test_casts_of_unsigned(dtype: str, card: Card, record: Record) -> None:
+    """uint64 has no sign: what its top bit stands for is added, not taken off."""
+    record.case(op="copy_cast", dtype=dtype, direction="numbers")
+    card.needs(dtype)
+    if not card.supports("uint64"):
+        pytest.skip("lacks uint64")
+    x, target = made(_UNSIGNED, "uint64", card), getattr(ts, dtype)
+    subject, exact = f"copy_cast of uint64 to {dtype}", _UNSIGNED.astype(np.float64)
+    for layout, found, wanted in (("contiguous", x, exact), ("stepped", x[::2], exact[::2])):
+        expect(found.to(target), rounded(wanted, dtype), subject, f"{layout}, {len(wanted)} elements", card)
+
+
+# --- order ------------------------------------------------------------------------------------------------------------
+
+_CLOSE = np.array([2**53 + 1, 2**53, 2**53 + 2, 2**62, 2**62 + 1, -(2**62) - 1, -(2**62), 2**53 + 3])
+
+
+def test_order_of_large_integers(card: Card, record: Record) -> None:
+    """Numbers of which a double cannot tell one from the next have their places, and their order."""
+    record.case(op="reduce", dtype="int64", direction="numbers")
+    what = "neighbours beyond 2^53, contiguous, 8 elements"
+    for sign in (1, -1):
+        values = sign * _CLOSE
+        x = made(values, "int64", card)
+        expect(x.argmax(), np.array(values.argmax()), "reduce, argmax of int64", what, card)
+        expect(x.argmin(), np.array(values.argmin()), "reduce, argmin of int64", what, card)
+        expect(x.cummax(0).values, np.maximum.accumulate(values), "scan, max of int64", what, card)
+        for down in (False, True):
+            order = np.argsort(-values if down else values, kind="stable")
+            subject = f"sort{', descending' * down} of int64"
+            expect(x.sort(descending=down, stable=True).indices, order, f"{subject}, positions", what, card)
+
+
+@pytest.mark.parametrize("dtype", cases.FLOATING)
+def test_zeros_keep_their_order(dtype: str, card: Card, record: Record) -> None:
+    """Zeros of either sign are equal: sorting leaves them as they stood, and the first is the largest."""
+    record.case(op="sort", dtype=dtype, direction="numbers")
+    values = np.where(np.arange(130) % 3 == 1, -0.0, 0.0)
+    values[[5, 99]] = 1.0, -1.0
+    x = there(values, dtype, card)
+    for down in (False, True):
+        order = np.argsort(-values if down else values, kind="stable")
+        subject = f"sort{', descending' * down} of {dtype}, positions"
+        found: Any = ts.sort(x, descending=down, stable=True)
+        expect(found.indices, order, subject, "zeros of both signs, contiguous, 130 elements", card)
+    zeros = there(np.where(np.arange(70) % 2, 0.0, -0.0), dtype, card)
+    expect(zeros.argmax(), np.array(0), f"reduce, argmax of {dtype}", "zeros of both signs, 70 elements", card)
+
+
+# --- sums and steps ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", ("float16", "bfloat16"))
+def test_sums_in_stages(dtype: str, card: Card, record: Record) -> None:
+    """What lies between the stages of a sum is kept in compute_dtype, and rounded once."""
+    record.case(op="reduce", dtype=dtype, direction="numbers")
+    card.needs(dtype)
+    for count in (1200, 20_000):
+        values = rounded(np.sort(np.round(np.random.default_rng(3).normal(size=count) * 64) / 64), dtype)
+        row = np.concatenate((values, -values[::-1], [1.0]))  # large parts of either sign, one in all
+        x, what = there(np.stack((row, row)), dtype, card), f"2 rows of {len(row)} that cancel"
+        expect(x.sum(1), np.ones(2), f"reduce, sum of {dtype}", f"{what}, contiguous", card)
+        expect(x.t().sum(0), np.ones(2), f"reduce, sum of {dtype}", f"{what}, transposed", card)
+        expect(x.sum(), np.array(2.0), f"reduce, sum of {dtype}", f"all of {what}", card)
+    far = there(np.concatenate((np.full(700, 300.0), np.full(700, -300.0), [1.0])), dtype, card)
+    what = "1401 elements whose parts are beyond the largest number, contiguous"
+    expect(far.sum(), np.array(1.0), f"reduce, sum of {dtype}", what, card)
+
+
+def test_steps_do_not_add_up(card: Card, record: Record) -> None:
+    """Each element is where it is by its number, not by the one before."""
+    record.case(op="iota", dtype="float32", direction="numbers")
+    card.needs("float32")
+    count, step = 100_000, 0.1
+    found = ts.arange(0, count * step, step, dtype=ts.float32, device=card.device)[:count]
+    what = f"{count} elements, {step} apart"
+    expect(found, (np.arange(count) * step).astype(np.float32).astype(np.float64), "iota of float32", what, card, ulp=2)
+
+
+# --- products ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", cases.FLOATING)
+def test_products_of_what_is_no_number(dtype: str, card: Card, record: Record) -> None:
+    """Zero times NaN, or times infinity, is NaN: no factor is left out."""
+    record.case(op="matmul", dtype=dtype, direction="numbers")
+    card.needs(dtype)
+    for m, k, n in ((3, 5, 4), (33, 65, 17)):
+        a, b = np.zeros((m, k)), np.ones((k, n))
+        a[1], b[2, 1], b[k - 1, n - 1] = 1, np.nan, np.inf
+        with np.errstate(invalid="ignore"):
+            wanted = a @ b
+        what = f"{m} x {k} @ {k} x {n} with NaN and infinity, contiguous"
+        expect(there(a, dtype, card) @ there(b, dtype, card), wanted, f"matmul of {dtype}", what, card)
+        turned = there(np.ascontiguousarray(b.T), dtype, card).t()
+        what = what.replace("contiguous", "transposed")
+        expect(there(a, dtype, card) @ turned, wanted, f"matmul of {dtype}", what, card)
+
+
+@pytest.mark.parametrize("dtype", ("float32", "float16"))
+def test_products_with_any_addend(dtype: str, card: Card, record: Record) -> None:
+    """Rows, columns, matrices and numbers, also where a row is as long as a column, asked of the kernel itself too."""
+    record.case(op="matmul", dtype=dtype, direction="numbers")
+    card.needs(dtype)
+    for n in (8, 33):
+        a, b = (np.arange(n * n).reshape(n, n) * k % 5 - 2.0 for k in (7, 3))
+        line = np.arange(n) % 7 - 3.0
+        forms = {"a row": line, "a column": line[:, None], "a number": np.array(3.0), "a matrix": a + b.T}
+        x, y = there(a, dtype, card), there(b, dtype, card)
+        for name, third in forms.items():
+            z, what = there(third, dtype, card), f"{n} x {n}, and {name}"
+            expect(ts.addmm(z, x, y), rounded(a @ b + third, dtype), f"matmul of {dtype}", what, card, ulp=1)
+            kept = ts.zeros(n, n, dtype=x.dtype, device=card.device)
+            if ts._native._run_matmul_kernel(kept, x, y, z.expand(n, n)):
+                expect(kept, rounded(a @ b + third, dtype), f"matmul of {dtype}", f"{what}, expanded", card, ulp=1)
+
+
+@pytest.mark.parametrize("dtype", ("float32", "float16"))
+def test_products_into_any_place(dtype: str, card: Card, record: Record) -> None:
+    """The kernel writes where the strides of its output say, or declines: into columns, with gaps, and nothing else."""
+    record.case(op="matmul", dtype=dtype, direction="numbers")
+    card.needs(dtype)
+    m, k, n = 9, 17, 12
+    a, b = np.arange(m * k).reshape(m, k) % 5 - 2.0, np.arange(k * n).reshape(k, n) % 3 - 1.0
+    x, y = there(a, dtype, card), there(b, dtype, card)
+    for layout in ("transposed", "with gaps"):
+        whole = there(np.full((n, m) if layout == "transposed" else (m, 2 * n), 7.0), dtype, card)
+        place = whole.t() if layout == "transposed" else whole[:, ::2]
+        if not ts._native._run_matmul_kernel(place, x, y, None):
+            continue
+        what = f"{m} x {k} @ {k} x {n}, output {layout}"
+        expect(place, a @ b, f"matmul of {dtype}", what, card)
+        if layout == "with gaps":
+            expect(whole[:, 1::2], np.full((m, n), 7.0), f"matmul of {dtype}", f"{what}, between its elements", card)
