@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from tesserack.backends import LaunchPlan
@@ -19,9 +20,32 @@ _HELPERS = """
 DEVICE {c} log_sum({c} a, {c} b, {c} c, {c} none) {{
   {c} top = a > b ? a : b;
   top = top > c ? top : c;
-  return top > none ? top + log({exp}(a - top) + {exp}(b - top) + {exp}(c - top)) : top;
+  const {c} sum = {log}({exp}(a - top) + {exp}(b - top) + {exp}(c - top));
+  return top > none ? top + sum : top;
 }}
 """
+
+
+def _log_plain(c: str, terms: int) -> str:
+    """The logarithm of 1 to 3 as a series of (y - 1) / (y + 1), which lies within a fifth once what is above 1.5 is
+    halved: without branches or calls, as ``exp_plain``."""
+    f = "f" if c == "f32" else ""
+    series = f"{1 / (2 * terms - 1)!r}{f}"
+    for k in range(terms - 1, 0, -1):
+        series = f"({series} * w + {1 / (2 * k - 1)!r}{f})"
+    return f"""
+DEVICE {c} log_plain({c} x) {{
+  const {c} y = x > 1.5{f} ? 0.5{f} * x : x, z = (y - 1) / (y + 1), w = z * z;
+  return (x > 1.5{f} ? {math.log(2)!r}{f} : 0) + 2 * z * {series};
+}}
+"""
+
+
+#: With so many terms that what is left out is below the rounding of numbers about 1.
+_LOG_PLAIN = {"f32": _log_plain("f32", 6), "f64": _log_plain("f64", 12)}
+
+
+_WIDE = 8
 
 
 class _Sequences:
@@ -61,6 +85,26 @@ class _Sequences:
   }}
   const idx used = (idx)(2 * size + 1), last = (idx)length - 1;"""
 
+    def noted(self, offset: int, dtype: str) -> tuple[Any, Any, str]:
+        """Of every place its label, and what a way from two places before it adds: 0, or minus infinity where there is
+        none. In the workspace from ``offset`` on; and the loop that writes both down."""
+        at = self.kernel.workspace(offset, "int64")
+        hop = self.kernel.workspace(offset + 8 * self.batch * self.places, dtype)
+        keep = at.store(f"n * {self.row} + s", self.label("s"), "i64")
+        leap = hop.store(f"n * {self.row} + s", f"{self.skips('s')} ? 0 : none", self.c)
+        return at, hop, f"for (idx s = 0; s < used; ++s) {{ {keep} {leap} }}"
+
+    def blocks(self, load: str, compute: str, store: str, arrays: tuple[str, ...]) -> str:
+        """Eight places at a time, of which the last ones may be the same: loops of a fixed count become vectors."""
+        names = ", ".join(f"{name}[{_WIDE}]" for name in arrays)
+        return f"""for (idx from = 0; from < used; from += {_WIDE}) {{
+      {self.c} {names};
+      const idx most = used - from < {_WIDE} ? used - from : {_WIDE};
+      for (idx j = 0; j < {_WIDE}; ++j) {{ const idx s = from + (j < most ? j : most - 1); {load} }}
+      for (idx j = 0; j < {_WIDE}; ++j) {{ {compute} }}
+      for (idx j = 0; j < most; ++j) {{ const idx s = from + j; {store} }}
+    }}"""
+
     def label(self, s: str) -> str:
         """Of a place: blanks stand at even ones."""
         at = f"n * {self.longest} + ({s}) / 2"
@@ -76,8 +120,10 @@ class _Sequences:
 
     def launch(self, body: str) -> Any:
         """A group for every sequence."""
-        plain = EXP_PLAIN[self.c] if self.exp == "exp_plain" else ""
-        return self.kernel.launch(body, (self.batch,), (self.group,), plain + _HELPERS.format(c=self.c, exp=self.exp))
+        plain = self.exp == "exp_plain"
+        helpers = EXP_PLAIN[self.c] + _LOG_PLAIN[self.c] if plain else ""
+        helpers += _HELPERS.format(c=self.c, exp=self.exp, log="log_plain" if plain else "log")
+        return self.kernel.launch(body, (self.batch,), (self.group,), helpers)
 
 
 @template("ctc_loss")
@@ -90,6 +136,25 @@ def ctc_loss(call: Call) -> Any:
     q = _Sequences(kernel, 0, call.params[0])
     c, place = q.c, f"(n * {q.steps} + t) * {q.row}"
     before = f"(n * {q.steps} + t - 1) * {q.row}"
+    dtype, note, space = name_of(call.outputs[0].dtype), "", 0
+    step = f"""{q.each("s", "used")} {{
+      const {c} one = s > 0 ? {alphas.load(f"{before} + s - 1", c)} : none;
+      const {c} two = {q.skips("s")} ? {alphas.load(f"{before} + s - 2", c)} : none;
+      const {c} sum = log_sum({alphas.load(f"{before} + s", c)}, one, two, none);
+      {alphas.store(f"{place} + s", f"sum + {q.log_prob(q.label('s'))}", c)}
+    }}"""
+    if q.group == 1:
+        at, hop, note = q.noted(0, dtype)
+        space = (8 + ITEMSIZE[dtype]) * q.batch * q.places
+        step = q.blocks(
+            f"""stay[j] = {alphas.load(f"{before} + s", c)};
+        from_one[j] = s > 0 ? {alphas.load(f"{before} + s - 1", c)} : none;
+        from_two[j] = s > 1 ? {alphas.load(f"{before} + s - 2", c)} + {hop.load(f"n * {q.row} + s", c)} : none;
+        prob[j] = {q.log_prob(f"(idx){at.load(f'n * {q.row} + s', 'i64')}")};""",
+            "stay[j] = log_sum(stay[j], from_one[j], from_two[j], none) + prob[j];",
+            alphas.store(f"{place} + s", "stay[j]", c),
+            ("stay", "from_one", "from_two", "prob"),
+        )
     return LaunchPlan(
         [
             q.launch(f"""{q.head()}
@@ -99,6 +164,7 @@ def ctc_loss(call: Call) -> Any:
     if (LANE(0) == 0) {{ {loss.store("n", "size == 0 ? 0 : -none", c)} }}
     return;
   }}
+  {note}
   {q.barrier}
   {{
     const idx t = 0;
@@ -106,12 +172,7 @@ def ctc_loss(call: Call) -> Any:
   }}
   for (idx t = 1; t <= last; ++t) {{
     {q.barrier}
-    {q.each("s", "used")} {{
-      const {c} one = s > 0 ? {alphas.load(f"{before} + s - 1", c)} : none;
-      const {c} two = {q.skips("s")} ? {alphas.load(f"{before} + s - 2", c)} : none;
-      const {c} sum = log_sum({alphas.load(f"{before} + s", c)}, one, two, none);
-      {alphas.store(f"{place} + s", f"sum + {q.log_prob(q.label('s'))}", c)}
-    }}
+    {step}
   }}
   {q.barrier}
   if (LANE(0) == 0) {{
@@ -119,7 +180,8 @@ def ctc_loss(call: Call) -> Any:
     const {c} before_last = used > 1 ? {alphas.load(f"{place} + used - 2", c)} : none;
     {loss.store("n", f"-log_sum({alphas.load(f'{place} + used - 1', c)}, before_last, none, none)", c)}
   }}""")
-        ]
+        ],
+        space,
     )
 
 
@@ -155,6 +217,33 @@ def ctc_loss_backward(call: Call) -> Any:
         }}
       if (first) {{ {out.store(f"{to} + mine", f"grad * ({q.exp}({q.log_prob('mine')}) - sum)", c)} }}
     }}"""
+    walk = f"""{q.each("s", "used")} {{
+      {c} rest = s + 2 >= used ? 0 : none;
+      if (t < last) {{
+        const {c} one = s + 1 < used ? {ahead.load(f"{own} + s + 1", c)} : none;
+        const {c} two = s + 2 < used && {q.skips("s + 2")} ? {ahead.load(f"{own} + s + 2", c)} : none;
+        rest = log_sum({ahead.load(f"{own} + s", c)}, one, two, none);
+      }}
+      {now.store(f"{own} + s", f"rest + {q.log_prob(q.label('s'))}", c)}
+      const {c} way = {alphas.load(f"(n * {q.steps} + t) * {q.row} + s", c)} + rest + loss;
+      {shares.store(f"{own} + s", f"way > none ? {q.exp}(way) : 0", c)}
+    }}"""
+    note, space = "", 3 * rows
+    if q.group == 1:
+        at, hop, note = q.noted(3 * rows, dtype)
+        space += (8 + ITEMSIZE[dtype]) * q.batch * q.places
+        two = f"{ahead.load(f'{own} + s + 2', c)} + {hop.load(f'{own} + s + 2', c)}"
+        walk = q.blocks(
+            f"""stay[j] = t < last ? {ahead.load(f"{own} + s", c)} : (s + 2 >= used ? 0 : none);
+        from_one[j] = t < last && s + 1 < used ? {ahead.load(f"{own} + s + 1", c)} : none;
+        from_two[j] = t < last && s + 2 < used ? {two} : none;
+        prob[j] = {q.log_prob(f"(idx){at.load(f'{own} + s', 'i64')}")};
+        way[j] = {alphas.load(f"(n * {q.steps} + t) * {q.row} + s", c)} + loss;""",
+            f"""stay[j] = log_sum(stay[j], from_one[j], from_two[j], none); way[j] += stay[j]; prob[j] += stay[j];
+        from_one[j] = {q.exp}(way[j]); way[j] = way[j] > none ? from_one[j] : 0;""",
+            f"{now.store(f'{own} + s', 'prob[j]', c)} {shares.store(f'{own} + s', 'way[j]', c)}",
+            ("stay", "from_one", "from_two", "prob", "way"),
+        )
     return LaunchPlan(
         [
             q.launch(f"""{q.head()}
@@ -166,24 +255,15 @@ def ctc_loss_backward(call: Call) -> Any:
       {q.each("k", q.classes)} {{ {out.store(f"{to} + k", lost, c)} }}
     return;
   }}
+  {note}
   for (idx t = last; t >= 0; --t) {{
     {q.each("k", q.classes)} {{ {out.store(f"{to} + k", f"grad * {q.exp}({q.log_prob('k')})", c)} }}
-    {q.each("s", "used")} {{
-      {c} rest = s + 2 >= used ? 0 : none;
-      if (t < last) {{
-        const {c} one = s + 1 < used ? {ahead.load(f"{own} + s + 1", c)} : none;
-        const {c} two = s + 2 < used && {q.skips("s + 2")} ? {ahead.load(f"{own} + s + 2", c)} : none;
-        rest = log_sum({ahead.load(f"{own} + s", c)}, one, two, none);
-      }}
-      {now.store(f"{own} + s", f"rest + {q.log_prob(q.label('s'))}", c)}
-      const {c} way = {alphas.load(f"(n * {q.steps} + t) * {q.row} + s", c)} + rest + loss;
-      {shares.store(f"{own} + s", f"way > none ? {q.exp}(way) : 0", c)}
-    }}
+    {walk}
     {q.barrier}
     {add}
     {q.each("s", "used")} {{ {ahead.store(f"{own} + s", now.load(f"{own} + s", c), c)} }}
     {q.barrier}
   }}""")
         ],
-        3 * rows,
+        space,
     )
