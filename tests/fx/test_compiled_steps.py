@@ -374,3 +374,48 @@ def test_each_thread_that_captures_takes_its_own_calls(monkeypatch):
     monkeypatch.setattr(_whole, "takers", Takers())
     assert alike(plain.run(plain.made_step()), made.run(step))
     assert step._compiled._count > 0
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_passes_one_after_another_that_meet_nowhere(whole: bool) -> None:
+    """A GAN's step: the critic's pass lets go of nothing that the generator's needs."""
+
+    def steps(compiled: bool) -> list[ts.Tensor]:
+        ts.manual_seed(0)
+        maker, critic = (
+            ts.nn.Sequential(ts.nn.Linear(n, 8), ts.nn.ReLU(), ts.nn.Linear(8, m)) for n, m in ((4, 6), (6, 1))
+        )
+        rates = [ts.optim.SGD(module.parameters(), lr=0.1) for module in (critic, maker)]
+
+        def step(x: ts.Tensor, z: ts.Tensor) -> ts.Tensor:
+            rates[0].zero_grad()
+            fake = maker(z)
+            (critic(fake.detach()).sigmoid().mean() - critic(x).sigmoid().mean()).backward()
+            rates[0].step()
+            rates[1].zero_grad()
+            loss = -critic(fake).sigmoid().mean()
+            loss.backward()
+            rates[1].step()
+            return loss.detach()
+
+        def both(x: ts.Tensor, z: ts.Tensor) -> tuple[ts.Tensor, ts.Tensor]:
+            fake = maker(z).tanh() * 2
+            return fake, critic(fake.detach()).sigmoid().square() + critic(x).sigmoid().mean()
+
+        call = ts.compile(step if whole else both) if compiled else step if whole else both
+        losses = []
+        for _ in range(10):
+            given = ts.randn(5, 6), ts.randn(5, 4)
+            if whole:
+                losses.append(call(*given))
+                continue
+            fake, judged = call(*given)
+            judged.sum().backward()
+            fake.square().sum().backward()
+            losses += [fake.detach(), judged.detach()]
+            for rate in rates:
+                rate.step()
+                rate.zero_grad()
+        return [*losses, *maker.parameters(), *critic.parameters()]
+
+    assert all(map(ts.equal, steps(True), steps(False)))

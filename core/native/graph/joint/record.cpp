@@ -8,6 +8,8 @@
 #include "graph/tracer.h"
 #include "runtime/generator.h"
 #include <algorithm>
+#include <numeric>
+#include <unordered_map>
 #include <unordered_set>
 
 namespace ts::graph {
@@ -49,6 +51,7 @@ private:
   void note_given();
   void look_at_results();
   void look_at_tape();
+  void look_at_parts() const;
   void go_back();
   Tensor gradient_for(size_t output);
   void look_at_calls(const Graph& g) const;
@@ -131,6 +134,38 @@ void JointRecorder::look_at_tape() {
     TS_CHECK(!n->hooks && !n->location, "hooks listen to a gradient within it");
     for (const Edge& e : n->edges()) visit(e);
   }
+}
+
+// Results whose passes meet nowhere may be gone back from one after another, as a GAN's step does, and the first pass
+// would let go of what the others need.
+void JointRecorder::look_at_parts() const {
+  std::vector<size_t> lead(outs_.size());
+  std::iota(lead.begin(), lead.end(), size_t{0});
+  auto part_of = [&](size_t k) {
+    while (lead[k] != k) k = lead[k];
+    return k;
+  };
+  auto is_given = [&](const Edge& e) {
+    return std::ranges::any_of(edges_, [&](const Edge& g) { return g.node && g.node.get() == e.node.get(); });
+  };
+  std::unordered_map<const ts::Node*, size_t> seen;
+  for (size_t k = 0; k < outs_.size(); ++k) {
+    std::vector<Edge> stack;
+    if (joint_.recorded[k]) stack.push_back(gradient_edge(outs_[k]));
+    while (!stack.empty()) {
+      const Edge e = stack.back();
+      stack.pop_back();
+      if (!e.node || is_given(e)) continue;
+      auto [at, added] = seen.try_emplace(e.node.get(), k);
+      if (!added)
+        lead[part_of(k)] = part_of(at->second);
+      else
+        for (const Edge& next : e.node->edges()) stack.push_back(next);
+    }
+  }
+  size_t parts = 0;
+  for (size_t k = 0; k < outs_.size(); ++k) parts += joint_.recorded[k] && lead[k] == k;
+  TS_CHECK(parts <= 1, "its results have backward passes of their own, that meet nowhere");
 }
 
 // Laid out as those that arrived.
@@ -224,6 +259,7 @@ std::shared_ptr<const Joint> JointRecorder::finish() {
   joint_.n_outputs = outs_.size();
   look_at_results();
   look_at_tape();
+  look_at_parts();
   std::vector<std::pair<Generator*, uint64_t>> before;
   std::vector<Generator*> generators = {&default_generator(given_[0].device())};
   for (Generator* g : whole_.graph().generators)
