@@ -123,8 +123,9 @@ def test_collectives_are_seen_by_the_profiler(alone: Any) -> None:
     with ts.profiler.profile(record_shapes=True) as seen:
         ts.distributed.all_reduce(ts.ones(3, 4))
         ts.distributed.all_gather([ts.ones(2)], ts.ones(2), async_op=True).wait()
+        ts.distributed.all_to_all_single(ts.ones(5), ts.ones(5))
     found = [(e.name.partition(":")[2], e.is_async, e.input_shapes) for e in seen.events() if e.is_async]
-    assert found == [("all_reduce", True, [[3, 4]]), ("all_gather", True, [[2]])]
+    assert found == [("all_reduce", True, [[3, 4]]), ("all_gather", True, [[2]]), ("all_to_all", True, [[5]])]
 
 
 def test_debug_levels_are_those_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:

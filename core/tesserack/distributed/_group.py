@@ -19,6 +19,7 @@ from tesserack.distributed._work import Runner, Work
 __all__ = ["ProcessGroup", "user_line"]
 
 NOTHING = contextlib.nullcontext()
+PROFILED = {"all_to_all_single": "all_to_all"}  # what PyTorch's profiler calls by another name
 
 
 def user_line() -> str:
@@ -123,7 +124,8 @@ class ProcessGroup:
         if profiler is None or not profiler._active:
             return NOTHING
         shapes = [] if of is None else [list(of.shape)]
-        event: contextlib.AbstractContextManager[None] = profiler.communicating(f"{self.backend_name}:{op}", shapes)
+        name = f"{self.backend_name}:{PROFILED.get(op, op)}"
+        event: contextlib.AbstractContextManager[None] = profiler.communicating(name, shapes)
         return event
 
     def run(
