@@ -10,6 +10,7 @@ SAYS = {
     "killed": ("rank 1 has ended", "rank 1 was ended by the signal SIGKILL"),
     "raising": ("rank 1 has ended", "ValueError: planted"),
     "leaving": ("rank 1 has ended", "rank 0 ended with status 7"),
+    "lingering": ("rank 1 has ended", "rank 0 ended with status 7"),
     "stopped": ("rank 1 did not come within 5 s", "rank 0 ended with status 7"),
     "another": ("broadcast #2 of float32[4]", "different collectives"),
     "size": ("all_reduce #2 of float32[5]", "different collectives"),

@@ -34,6 +34,7 @@ public:
   void send(const Call& call, const void* data, int64_t count, int to, int64_t tag) override;
   int receive(const Call& call, void* data, int64_t count, int from, int64_t tag) override;
 
+  void leave() { segment_.leave(); }
   void abort(const std::string& reason) override { segment_.abort(reason); }
   bool aborted() const override { return segment_.aborted(); }
 

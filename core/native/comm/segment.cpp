@@ -147,6 +147,7 @@ void Segment::look_around(std::span<const int> missing, const Patience& patience
 
 // A process that has ended makes its descriptor readable, whoever its parent is.
 bool Segment::is_gone(int other) {
+  if (states_[other].pid.load(std::memory_order_acquire) < 0) return true;
   int& process = processes_[static_cast<size_t>(other)];
   if (process == -1) {
     const int32_t pid = states_[other].pid.load(std::memory_order_acquire);
@@ -189,6 +190,8 @@ std::string Segment::reason() const {
   if (header_->aborted.load(std::memory_order_acquire) != 2) return "the group was aborted";
   return std::string(header_->reason, strnlen(header_->reason, sizeof header_->reason));
 }
+
+void Segment::leave() { states_[rank_].pid.store(-1, std::memory_order_release); }
 
 void Segment::check() const {
   if (aborted()) fail(ErrorKind::Runtime, reason());

@@ -19,7 +19,7 @@ inline constexpr int kMaxRanks = 64;
 struct RankState {
   alignas(64) std::atomic<uint32_t> phase;        // barriers passed or waited at; counts up
   std::atomic<uint32_t> sleepers;                 // who waits for this phase in the kernel
-  alignas(64) std::atomic<int32_t> pid;           // 0 until the rank has joined
+  alignas(64) std::atomic<int32_t> pid;           // 0 until the rank has joined, -1 once it has left
   std::atomic<uint64_t> sequence;                 // collectives begun
   alignas(64) std::atomic<uint64_t> signature[2]; // of the collective at hand, by parity
   char text[2][kTextBytes];                       // the same for people; written before the signature
@@ -61,6 +61,7 @@ public:
   bool aborted() const { return header_->aborted.load(std::memory_order_acquire) != 0; }
   std::string reason() const;
   void check() const; // throws if aborted
+  void leave();       // as if this process had ended, which may take its time
 
   // Throws where who is missing is gone or the time is over, unless what is waited for has come meanwhile.
   void look_around(std::span<const int> missing, const Patience& patience, double began,

@@ -176,6 +176,7 @@ void init_comm(PyObject* module) {
   });
   pb::class_<LocalGroup, Group>(m, "_LocalGroup")
       .def(pb::init<int, int, int>(), "descriptor"_a, "rank"_a, "ranks"_a)
+      .def("leave", &LocalGroup::leave)
       .def("all_reduce_parts",
            [](LocalGroup& g, const Addresses& parts, const std::vector<int64_t>& counts, pb::handle dtype,
               int reduction, double timeout, const std::string& where) {

@@ -153,3 +153,8 @@ class LocalEngine(NativeEngine):
 
     def all_reduce_parts(self, tensors: Sequence[Any], op: int, call: Call) -> None:
         told(self._group.all_reduce_parts, *lists(tensors), tensors[0].dtype, op, *call)
+
+    def leave(self) -> None:
+        """The others see this rank gone at once: what the process still does (``MPI_Finalize``) may wait for them."""
+        self._group.leave()
+        self.close()

@@ -27,8 +27,8 @@ class _Closed:
         self._name, self._why = name, why
 
     def __getattr__(self, method: str) -> Any:
-        if method == "abort":
-            return lambda reason: None
+        if method in ("abort", "leave"):
+            return lambda *reason: None
         raise DistBackendError(f"{method}: expected a group in use, got one that {self._why} ({self._name})")
 
 

@@ -1,11 +1,15 @@
 """A rank that fails as it is told: ``failing.py HOW``; prints what the others are told. Runs on each rank."""
 
+import atexit
 import os
 import signal
 import sys
 import threading
 import time
 from datetime import timedelta
+
+if sys.argv[1] == "lingering" and os.environ["RANK"] == "1":  # after what tesserack does at the end
+    atexit.register(time.sleep, 600)
 
 import tesserack as ts
 from tesserack import distributed as dist
@@ -51,7 +55,7 @@ try:
             raise ValueError("planted")
         if how == "interrupted":
             time.sleep(1000)  # the launcher ends it, once the others have ended
-        if how == "leaving":
+        if how in ("leaving", "lingering"):
             raise SystemExit(0)
     if how == "another" and me == 1:
         dist.broadcast(x, 0)
