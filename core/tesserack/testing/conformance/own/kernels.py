@@ -289,6 +289,22 @@ _ADAM = (
     ),
     Call("decay apart", _steps(lambda w: ts.optim.AdamW(w, 0.1, weight_decay=0.3))),
 )
+
+
+def _clipped(p: float, most: float) -> Run:
+    """Gradients of a list, of sizes that leave a tail, no longer than ``most`` together."""
+
+    def run(g: Given) -> Any:
+        weights = [ts.nn.Parameter(g(*shape).detach()) for shape in ((33, 5), (1027,), (1,))]
+        for w in weights:
+            w.grad = g(*w.shape).detach()
+        norm = ts.nn.utils.clip_grad_norm_(weights, most, p)
+        return [norm.detach(), *(w.grad for w in weights)]
+
+    return run
+
+
+_CLIPPED = (Call("to 0.5", _clipped(2.0, 0.5)), Call("left as they are", _clipped(2.0, 1e4)))
 _SGD = (
     Call("three steps", _steps(lambda w: ts.optim.SGD(w, 0.1))),
     Call("momentum, decay", _steps(lambda w: ts.optim.SGD(w, 0.1, 0.9, 0.2, 0.3))),
@@ -370,6 +386,8 @@ CALLS: dict[str, tuple[Call, ...]] = {
     "scaled_matmul": (Call("float8, blocks of 32", _by_blocks, dtypes=()),),
     "adam_step_": _ADAM,
     "sgd_step_": _SGD,
+    "list_norms": _CLIPPED,
+    "list_scale_": _CLIPPED,
     "cat": (
         Call("three, of other sizes", lambda g: ts.cat([g(5, 3, 7), g(5, 40, 7), g(5, 1, 7)], 1), dtypes=_HALVES),
         Call("transposed", lambda g: ts.cat([g(33, 5).t(), g(5, 65)], 1)),
