@@ -72,6 +72,13 @@ def register_pytree_node(cls: type, flatten_fn: Flatten, unflatten_fn: Unflatten
 _register_pytree_node = register_pytree_node
 
 
+def _register_namedtuple(cls: type, *, serialized_type_name: str) -> None:
+    """Give a class of ``namedtuple`` the name that :func:`treespec_dumps` writes for it; it is taken apart anyway."""
+    register_pytree_node(
+        cls, lambda x: ([*x], None), lambda values, _: cls(*values), serialized_type_name=serialized_type_name
+    )
+
+
 # --- specs as text -------------------------------------------------------------------------------------------------
 
 _BUILTINS: dict[type, str] = {
@@ -81,13 +88,15 @@ _BUILTINS: dict[type, str] = {
 
 
 def _serialized(kind: type) -> str:
-    name = _registry[kind].serialized_type_name or _BUILTINS.get(kind)
-    if name is None:
+    known = _registry.get(kind)
+    name = known.serialized_type_name if known is not None else None
+    if name is None and kind not in _BUILTINS:
+        named = "call _register_namedtuple" if _is_record(kind) else "update your register_pytree_node call"
         raise NotImplementedError(
-            f"treespec_dumps: No registered serialization name for {kind} found. Please update your "
-            "register_pytree_node call with a `serialized_type_name` kwarg."
+            f"treespec_dumps: No registered serialization name for {kind} found. Please {named} with a "
+            "`serialized_type_name` kwarg."
         )
-    return name
+    return name or _BUILTINS[kind]
 
 
 def _as_json(spec: TreeSpec) -> dict[str, Any]:

@@ -40,7 +40,18 @@ def trees_by_the_type_of_leaves(m: Any) -> Any:
     return [seen, answers, [*tree.tree_iter(nested)], tree.tree_is_leaf([1]), tree.tree_is_leaf(1)]
 
 
-PROGRAMS = [paths_of_trees, specs_of_trees_as_text, trees_by_the_type_of_leaves]
+def specs_of_named_tuples_as_text(m: Any) -> Any:
+    tree = m.utils._pytree
+    kind = namedtuple("Point", "x y")
+    refused = error_of(lambda: tree.treespec_dumps(tree.tree_structure([kind(1, 2)])))
+    tree._register_namedtuple(kind, serialized_type_name=f"of_{m.__name__}.Point")
+    spec = tree.tree_structure({"p": kind(1, (2, 3))})
+    back = tree.treespec_loads(tree.treespec_dumps(spec))
+    point = tree.tree_unflatten([4, 5, 6], back)["p"]
+    return [refused, back == spec, type(point) is kind, point]
+
+
+PROGRAMS = [paths_of_trees, specs_of_trees_as_text, specs_of_named_tuples_as_text, trees_by_the_type_of_leaves]
 
 
 @pytest.mark.filterwarnings("ignore")
