@@ -141,6 +141,24 @@ def test_a_size_is_not_frozen_silently(name: str) -> None:
         fixed.module()(ts.ones(5, 3))
 
 
+def test_other_structures_are_told_by_place() -> None:
+    class Nested(nn.Module):
+        def forward(self, x: Any, y: Any, *, k: Any) -> Any:
+            return x + y[0]["a"] + k[0]
+
+    given = ((ts.ones(2), [{"a": ts.ones(2)}]), {"k": (ts.ones(2),)})
+    module = export(Nested(), *given).module()
+    for args, kwargs, words in (
+        ((ts.ones(2), [{"b": ts.ones(2)}]), given[1], r"argument 1\[0\] a dict of keys \['a'\], got .* \['b'\]"),
+        ((ts.ones(2), ts.ones(2)), given[1], "argument 1 a list of 1 values, got a value"),
+        (given[0], {"k": [ts.ones(2)]}, "k= a tuple of 1 values, got a list of 1 values"),
+        (given[0], {"k": (ts.ones(2), 3)}, "k= a tuple of 1 values, got a tuple of 2 values"),
+        (given[0], {}, r"keywords \['k'\], got \[\]"),
+    ):
+        with pytest.raises(InputError, match=words):
+            module(*args, **kwargs)
+
+
 def test_least_sizes_that_were_not_declared_are_found() -> None:
     program = export(Program(one), (ts.ones(4, 3),), dynamic_shapes={"x": {0: Dim("rows")}})
     assert program.range_constraints["rows"].lower == 2 and program.range_constraints["rows"].upper is None
@@ -161,8 +179,9 @@ def test_ranges_are_told_by_name() -> None:
         ((ts.ones(4, 3, 1),), {}, "x: expected 2 dims"),
         ((ts.ones(4, 3, dtype=ts.float64),), {}, "x: expected a tensor of .*float32, got .*float64"),
         ((3,), {}, "x: expected a tensor"),
-        ((), {"x": ts.ones(4, 3)}, "structure"),
-        ((ts.ones(4, 3), 1), {}, "structure"),
+        ((), {"x": ts.ones(4, 3)}, "structure, 1 by position, got 0"),
+        ((ts.ones(4, 3), 1), {}, "structure, 1 by position, got 2"),
+        ((ts.ones(4, 3),), {"y": 1}, r"structure, keywords \[\], got \['y'\]"),
     ):
         with pytest.raises(InputError, match=words):
             module(*args, **kwargs)

@@ -129,8 +129,39 @@ def flat_inputs(spec: TreeSpec, args: tuple[Any, ...], kwargs: dict[str, Any]) -
         kwargs = {name: kwargs[name] for name in order}
     leaves, found = tree_flatten(_as_before((args, kwargs), spec))
     if found != spec:
-        raise InputError(
-            f"expected arguments of the example's structure, {spec.children_specs[0]} and keywords {order}, got "
-            f"{found.children_specs[0]} and keywords {[*kwargs]}:\n{spec}\n{found}"
-        )
+        raise InputError(f"expected arguments of the example's structure, {_first_difference(spec, found)}")
     return leaves
+
+
+def _kind(spec: TreeSpec) -> str:
+    if spec.type is None:
+        return "a value"
+    inside = f"keys {[*spec.context]}" if spec.type is dict else f"{len(spec.children_specs)} values"
+    return f"a {spec.type.__name__} of {inside}"
+
+
+def _first_difference(spec: TreeSpec, found: TreeSpec) -> str:
+    """Where a call's arguments are put together otherwise than the example's, what was there and what is."""
+    (positional, keywords), (others, other_keywords) = spec.children_specs, found.children_specs
+    if len(positional.children_specs) != len(others.children_specs):
+        return f"{len(positional.children_specs)} by position, got {len(others.children_specs)}"
+    names, other_names = [*(keywords.context or ())], [*(other_keywords.context or ())]
+    if {*names} != {*other_names}:
+        return f"keywords {names}, got {other_names}"
+    first = [f"argument {k}" for k in range(len(positional.children_specs))]
+    pairs = zip(
+        [*first, *(f"{name}=" for name in names)],
+        [*positional.children_specs, *keywords.children_specs],
+        [*others.children_specs, *other_keywords.children_specs],
+        strict=True,
+    )
+    return next(_apart(path, a, b) for path, a, b in pairs if a != b)
+
+
+def _apart(path: str, spec: TreeSpec, found: TreeSpec) -> str:
+    same = spec.type is found.type and spec.context == found.context
+    if not same or len(spec.children_specs) != len(found.children_specs):
+        return f"{path} {_kind(spec)}, got {_kind(found)}"
+    keys = spec.context if spec.type is dict else range(len(spec.children_specs))
+    pairs = zip(keys, spec.children_specs, found.children_specs, strict=True)
+    return next(_apart(f"{path}[{key!r}]", a, b) for key, a, b in pairs if a != b)
