@@ -362,14 +362,15 @@ def test_two_plugins_at_once(acme, library):
 def test_packages_are_advised_only_where_they_are_offered(site, library):
     """Any other name may be anybody's package, or a slip."""
     site.native("nova-pkg", library("nova"), "nova")
-    metadata = "Provides-Extra: warp\nRequires-Dist: tesserack-warp ; extra == 'warp'\n"
+    extras = (f"Provides-Extra: {x}\nRequires-Dist: tesserack-{x} ; extra == '{x}'\n" for x in ("warp", "serving"))
+    metadata = "".join(extras)
     site.package("tesserack", metadata=metadata, version="9.9")
     info = site.folder / "tesserack-9.9.dist-info" / "entry_points.txt"
     info.write_text("[tesserack.expected_devices]\nloom = tesserack_loom\n")
     (site.folder / "tesserack.py").unlink()
     out = site.run(
         """
-        for name in ("nvoa", "warp", "loom", "zzz"):
+        for name in ("nvoa", "warp", "loom", "zzz", "serving"):
             print(backends.why_unavailable(name))
         print(ts.ones(1).is_loom, ts.loom.is_available())
         try:
@@ -380,12 +381,15 @@ def test_packages_are_advised_only_where_they_are_offered(site, library):
     )
     assert "cpu" in out and "nova" in out
     have = "is installed;"
-    out = re.sub(r"\. Expected one of [^\n]* device type at start of device string: (nvoa|warp|loom|zzz)", "", out)
+    out = re.sub(
+        r"\. Expected one of [^\n]* device type at start of device string: (nvoa|warp|loom|zzz|serving)", "", out
+    )
     assert re.sub(r" \(installed: [^)]*\)", "", out).splitlines() == [
         f"device: no backend named 'nvoa' {have} did you mean 'nova'?",
         f"device: no backend named 'warp' {have} try pip install tesserack-warp",
         f"device: no backend named 'loom' {have} install the package that brings it, or choose one of these",
         f"device: no backend named 'zzz' {have} install the package that brings it, or choose one of these",
+        f"device: no backend named 'serving' {have} install the package that brings it, or choose one of these",
         "False False",
         "'Tensor' object has no attribute 'loom': no backend named 'loom' is installed; "
         "no package for it is offered yet",

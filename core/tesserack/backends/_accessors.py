@@ -28,6 +28,7 @@ __all__ = [
 ]
 
 _EXPECTED = "tesserack.expected_devices"
+_NO_DEVICES = ("serving",)  # extras that bring a plugin
 
 _names: list[str] = []
 _absent: list[str] = []
@@ -121,7 +122,7 @@ def _set(cls: type, name: str, member: Any) -> None:
 
 
 def offered() -> list[str]:
-    """Names of devices that the distribution of the core offers packages for: extra ``x`` requiring ``tesserack-x``."""
+    """Names of devices that the core offers packages for: extra ``x`` requiring ``tesserack-x``, plugins apart."""
     from importlib import metadata
 
     try:
@@ -130,7 +131,7 @@ def offered() -> list[str]:
     except metadata.PackageNotFoundError:
         return []
     wanted = {line.split(";")[0].strip() for line in required}
-    return [extra for extra in extras if f"tesserack-{extra}" in wanted]
+    return [extra for extra in extras if f"tesserack-{extra}" in wanted and extra not in _NO_DEVICES]
 
 
 def _declared() -> list[str]:
