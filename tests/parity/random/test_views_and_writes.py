@@ -213,17 +213,17 @@ def test_programs(steps: list[Step]) -> None:
     try:
         compare(steps, reads=False)
     except AssertionError:
-        # PyTorch brings a view's record up to date when it is read: once its base was detached, it is another one.
+        # A view's record is brought up to date when it is read: once its base was detached, it is another one.
         if ".detach_()" not in text(steps):
             raise
         compare(steps, reads=True)
 
 
 def compare(steps: list[Step], reads: bool) -> None:
-    """With what PyTorch gives where records are read after each line, or not before the end."""
+    """Where records are read after each line, or not before the end."""
     theirs, their_leaves, refused, complaints = run(torch, steps, frozenset(), reads=reads)
     assume(not any("INTERNAL ASSERT" in told for told in complaints))
-    ours, our_leaves, our_refused, errors = run(ts, steps, refused)
+    ours, our_leaves, our_refused, errors = run(ts, steps, refused, reads=reads)
     # PyTorch only deprecates filling under a mask where elements share memory, and its tril_ does not look.
     unlooked = r"(v\d+)(\.masked_fill_|\.tril_|\[v\d+ > 0\]).*"
     calls = [re.fullmatch(unlooked, steps[line].text) for line in our_refused - refused]
