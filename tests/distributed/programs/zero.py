@@ -89,6 +89,8 @@ def grows(n: int) -> None:
         ZeroRedundancyOptimizer([models[1].weight], ts.optim.SGD, lr=0.1, momentum=0.9),
     ]
     for turn in range(4):
+        groups = len(optimizers[0].param_groups)  # on ranks that hold nothing of one as well
+        assert [len(o.param_groups) for o in (optimizers[1], optimizers[1].optim)] == [groups, groups]
         for model, optimizer in zip(models, optimizers, strict=True):
             if turn == 2:
                 optimizer.add_param_group({"params": [model.bias], "lr": 0.5})

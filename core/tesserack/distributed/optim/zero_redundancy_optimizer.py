@@ -112,9 +112,7 @@ class ZeroRedundancyOptimizer(Optimizer, Joinable):
         self._param_to_index = {id(p): index for index, p in enumerate(self._all)}
         own = self._parts[self.rank]
         groups = [{**_options(group), "params": params} for group, params in zip(self.param_groups, own, strict=True)]
-        self._numbers = [number for number, group in enumerate(groups) if group["params"]]
-        held = [groups[number] for number in self._numbers]
-        self.optim = self._optim_constructor(held, **self._optim_defaults) if held else None
+        self.optim = self._optim_constructor(groups, **self._optim_defaults)
         if self.parameters_as_bucket_view:
             self._fill_buckets()
 
@@ -144,17 +142,12 @@ class ZeroRedundancyOptimizer(Optimizer, Joinable):
 
     def _gathered_states(self) -> dict[int, dict[str, Any]]:
         """The state of each parameter by its number, on every rank."""
-        mine = {
-            self._param_to_index[id(p)]: copy_to_host(dict(state))
-            for p, state in (self.optim.state.items() if self.optim is not None else ())
-        }
+        mine = {self._param_to_index[id(p)]: copy_to_host(dict(state)) for p, state in self.optim.state.items()}
         found: list[Any] = [None] * self.world_size
         _objects.all_gather_object(found, mine, self.process_group)
         return dict(sorted((number, state) for each in found for number, state in each.items()))
 
     def _take_states(self, states: dict[int, dict[str, Any]]) -> None:
-        if self.optim is None:
-            return
         own = [p for group in self.optim.param_groups for p in group["params"]]
         packed = self.optim.state_dict()
         numbers = [self._param_to_index[id(p)] for p in own]
@@ -165,14 +158,12 @@ class ZeroRedundancyOptimizer(Optimizer, Joinable):
 
     def _tell_options(self) -> None:
         """What schedulers set is set in the groups of all parameters."""
-        if self.optim is not None:
-            for group, number in zip(self.optim.param_groups, self._numbers, strict=True):
-                group.update(_options(self.param_groups[number]))
+        for group, whole in zip(self.optim.param_groups, self.param_groups, strict=True):
+            group.update(_options(whole))
 
     def _hear_options(self) -> None:
-        if self.optim is not None:
-            for group, number in zip(self.optim.param_groups, self._numbers, strict=True):
-                self.param_groups[number].update(_options(group))
+        for group, whole in zip(self.optim.param_groups, self.param_groups, strict=True):
+            whole.update(_options(group))
 
     def step(self, closure: Callable[[], Any] | None = None, **kwargs: Any) -> Any:
         """Update this rank's parameters, and get the others'."""
@@ -181,12 +172,7 @@ class ZeroRedundancyOptimizer(Optimizer, Joinable):
 
     def _step(self, closure: Callable[[], Any] | None, kwargs: dict[str, Any]) -> Any:
         self._tell_options()
-        loss = None
-        if self.optim is not None:
-            loss = self.optim.step(closure, **kwargs) if closure is not None else self.optim.step(**kwargs)
-        elif closure is not None:
-            with ts.enable_grad():
-                loss = closure()
+        loss = self.optim.step(closure, **kwargs) if closure is not None else self.optim.step(**kwargs)
         self._hear_options()
         self._sync_params()
         return loss
