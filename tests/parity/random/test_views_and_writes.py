@@ -82,12 +82,13 @@ OTHER = [[0.6, -0.3, 0.2]]
 
 def depends_on_order(step: Step, scope: dict[str, Any]) -> bool:
     """Whether a write reads what it overwrites elsewhere: what PyTorch then gives depends on the layout."""
-    call = re.fullmatch(r"(v\d+)\.\w+_\((.*)\)", step.text)
+    row = re.fullmatch(r"(v\d+\[0\]) \+= (v\d+\[1\])", step.text)
+    call = row or re.fullmatch(r"(v\d+)\.\w+_\((.*)\)", step.text)
     if not call or re.search(r"[*+>]", call[2]):
         return False
-    target = scope[call[1]].detach()
-    for name in re.findall(r"v\d+", call[2]):
-        read = scope[name].detach()
+    target = eval(call[1], scope).detach()
+    for name in [call[2]] if row else re.findall(r"v\d+", call[2]):
+        read = eval(name, scope).detach()
         same = (read.data_ptr(), read.shape, read.stride()) == (target.data_ptr(), target.shape, target.stride())
         if not same and np.shares_memory(target.numpy(), read.numpy()):
             return True
