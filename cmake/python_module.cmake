@@ -21,12 +21,14 @@ endif()
 # What pybind11 binds is called rarely, takes long to read and to optimise: one unit for size. Its files are named here;
 # of the others only the guards of compiled functions, which every call asks, include pybind11.
 set(bound_sources comm_bindings.cpp devices/runtime_bindings.cpp devices/service_bindings.cpp devices/stream_object.cpp
-                  devices/watch_bindings.cpp graph/graph_bindings.cpp)
+                  devices/watch_bindings.cpp graph/existing.cpp graph/graph_bindings.cpp)
 list(TRANSFORM bound_sources PREPEND ${PROJECT_SOURCE_DIR}/core/native/python/)
 list(REMOVE_ITEM binding_sources ${bound_sources})
 # So is what is only reached by an error, or once for a backend or an operator.
-set(rare_sources calls/named_results.cpp calls/parse_error.cpp devices/python_backend.cpp devices/python_plan.cpp
-                 devices/python_services.cpp errors.cpp shown_package.cpp tensor/dlpack.cpp)
+set(rare_sources autograd/saved_tensor_object.cpp calls/named_results.cpp calls/parse_error.cpp cycles.cpp
+                 devices/dtype_object.cpp devices/python_backend.cpp devices/python_plan.cpp devices/python_services.cpp
+                 devices/python_streams.cpp errors.cpp graph/traced_index.cpp graph/traced_size.cpp shown_package.cpp
+                 tensor/buffer.cpp tensor/dlpack.cpp)
 list(TRANSFORM rare_sources PREPEND ${PROJECT_SOURCE_DIR}/core/native/python/)
 set_source_files_properties(${rare_sources} PROPERTIES SKIP_PRECOMPILE_HEADERS ON
                             COMPILE_OPTIONS "-Os;$<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>")

@@ -67,18 +67,19 @@ struct Xor {
   template <class T> static T of(T a, T b) { return static_cast<T>(a ^ b); }
 };
 
-// What nothing is held for: two sources of the dtype that is added in, by far the commonest. `out` may be one of them.
-template <class F, class T> void fold_pair(T* out, const T* a, const T* b, size_t count, T factor) {
+// What nothing is held for: the sum of two of the dtype that is added in, by far the commonest. `out` may be one of
+// them.
+template <class T> void add_pair(T* out, const T* a, const T* b, size_t count, T factor) {
 #pragma GCC ivdep
-  for (size_t k = 0; k < count; ++k) out[k] = F::of(a[k], b[k]) * factor;
+  for (size_t k = 0; k < count; ++k) out[k] = (a[k] + b[k]) * factor;
 }
 
 template <class F, class T> void fold(void* out, std::span<const void* const> sources, size_t count, double divide_by) {
   using W = typename Wide<T>::type;
-  if constexpr (std::is_floating_point_v<T>)
+  if constexpr (std::is_same_v<F, Sum> && std::is_floating_point_v<T>)
     if (sources.size() == 2) // half of a sum is what it is divided by two
-      return fold_pair<F, T>(static_cast<T*>(out), static_cast<const T*>(sources[0]), static_cast<const T*>(sources[1]),
-                             count, static_cast<T>(1 / divide_by));
+      return add_pair(static_cast<T*>(out), static_cast<const T*>(sources[0]), static_cast<const T*>(sources[1]), count,
+                      static_cast<T>(1 / divide_by));
   W held[kBlock];
   for (size_t begin = 0; begin < count; begin += kBlock) {
     const size_t n = std::min(kBlock, count - begin);
