@@ -135,7 +135,7 @@ def test_command(tmp_path: Path) -> None:
     modules = [Path(word).name for word in command if word.endswith(".py")]
     assert "test_copies.py" in modules
     assert "test_training.py" not in modules
-    ordered = "capabilities,slots,bounds,reads,memory,copies,required,edges,forms,state,views"  # causes first
+    ordered = "capabilities,slots,bounds,reads,memory,copies,required,edges,numbers,forms,state,views"  # causes first
     assert f"--tesserack-areas={ordered}" in command
     assert "-x" not in command and "-x" in run._command(run.Options("acme", stop=True), Path("log"))
     assert all(Path(word).is_file() for word in command if word.endswith(".py"))
