@@ -117,7 +117,7 @@ def whole_step(fw: Any, device: str, compiled: bool = True) -> Callable[[], Any]
     run = fw.compile(step, fullgraph=True) if compiled and fw.__name__ == "tesserack" else step
     for _ in range(5):  # by then the backward pass is planned
         run()
-    return run  # type: ignore[no-any-return]
+    return run
 
 
 @row("compiled: whole AdamW step of GPT, clipped, 6 layers of 64, 1 x 16 tokens (PyTorch: eager)", "run()", limit=0.6)
