@@ -6,6 +6,7 @@
 #include "runtime/interpreter.h"
 #include "tensor/thread_state.h"
 #include <charconv>
+#include <frameobject.h>
 #include <limits>
 
 namespace ts::py {
