@@ -17,11 +17,10 @@ store = dist.TCPStore(
 )
 if os.environ["RANK"] == "0":
     store.set("master", str(os.getpid()))
-    store.get("seen")
-    os.kill(os.getpid(), signal.SIGSTOP)
-master = Path(f"/proc/{int(store.get('master'))}/stat")
-store.set("seen", "")
-while master.read_text().rpartition(")")[2].split()[0] != "T":
+    signal.pause()
+master = int(store.get("master"))
+os.kill(master, signal.SIGSTOP)  # by this rank, to which nothing is owed any more
+while Path(f"/proc/{master}/stat").read_text().rpartition(")")[2].split()[0] != "T":
     time.sleep(0.02)
 store.set_timeout(timedelta(seconds=2))
 try:
