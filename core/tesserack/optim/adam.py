@@ -114,7 +114,7 @@ class Adam(Optimizer):
 
     def _update_at_once(self, group: Group) -> bool:
         """The step where all parameters are plain and have made as many steps: none is looked at in Python."""
-        if group["capturable"] or group.get("differentiable") or _native._is_tracing():
+        if group["capturable"] or group.get("differentiable"):
             return False
         amsgrad = group["amsgrad"]
         found = _native._step_lists(group["params"], self.state, _STATES if amsgrad else _STATES[:3])

@@ -74,7 +74,7 @@ class SGD(Optimizer):
                     self._recorded(group, param, param.grad)
             return
         names = ("momentum_buffer",) if group["momentum"] else ()
-        found = None if _native._is_tracing() else _native._step_lists(group["params"], self.state, names)
+        found = _native._step_lists(group["params"], self.state, names)
         if found is not None:
             params, grads, *buffers = found
             self._step_plain(group, params, grads, buffers[0] if buffers else [], False)

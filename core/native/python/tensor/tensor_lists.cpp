@@ -3,6 +3,7 @@
 #include "autograd/meta.h"
 #include "extend/pending_bits.h"
 #include "python/calls/overrides.h"
+#include "python/graph/traced_size.h"
 #include "python/tensor/plain_classes.h"
 #include "python/types.h"
 
@@ -35,7 +36,7 @@ PyObject* step_lists(PyObject*, PyObject* const* args, Py_ssize_t n) {
   return guarded([&]() -> PyObject* {
     TS_CHECK_TYPE(n == 3 && PyDict_Check(args[1]) && PyTuple_CheckExact(args[2]),
                   "_step_lists: expected parameters, states and names");
-    if (!PyList_CheckExact(args[0]) || override_modes()) return none();
+    if (!PyList_CheckExact(args[0]) || override_modes() || is_tracing()) return none();
     const Py_ssize_t n_names = PyTuple_GET_SIZE(args[2]);
     PyRef out = checked(PyTuple_New(2 + n_names));
     for (Py_ssize_t k = 0; k < 2 + n_names; ++k) PyTuple_SET_ITEM(out.get(), k, checked(PyList_New(0)).release());
