@@ -350,3 +350,27 @@ def test_cholesky_inverse_by_halves(device: ts.device, dtype: str, upper: bool) 
             product = found @ a - ts.eye(n, dtype=kind)
             assert product.abs().max().item() < (1e-5 if dtype in ("float32", "complex64") else 1e-13)
             assert ts.allclose(found, found.mH, atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [ts.float32, ts.float64, ts.complex64, ts.complex128])
+@pytest.mark.parametrize("n", [7, 8, 33, 65, 130])
+def test_solving_by_halves(n: int, dtype: ts.dtype, device: ts.device) -> None:
+    """Inverses and solutions of sizes that are cut once, unevenly and several times; each side, turned and not."""
+    tolerance = 1e-3 if dtype in (ts.float32, ts.complex64) else 1e-10
+    a = matrix(device, 2, n, n, dtype=dtype) + 2 * n**0.5 * ts.eye(n, dtype=dtype, device=device)
+    if dtype.is_complex:
+        a = a + 1j * matrix(device, 2, n, n, dtype=dtype, seed=3)
+    close(ts.linalg.inv(a) @ a, ts.eye(n, dtype=dtype, device=device).expand(2, n, n), tolerance)
+    lu, pivots = ts.linalg.lu_factor(a)
+    for columns in (1, 7, 8, n + 5):
+        b = matrix(device, 2, n, columns, dtype=dtype, seed=columns)
+        close(a @ ts.linalg.solve(a, b), b, tolerance)
+        close(ts.linalg.solve(a, b.mT, left=False) @ a, b.mT, tolerance)
+        close(a.mH @ ts.linalg.lu_solve(lu, pivots, b, adjoint=True), b, tolerance)
+        for upper in (False, True):
+            triangle = (a.triu() if upper else a.tril()) + n * ts.eye(n, dtype=dtype, device=device)
+            close(triangle @ ts.linalg.solve_triangular(triangle, b, upper=upper), b, tolerance)
+            close(ts.linalg.solve_triangular(triangle, b.mT, upper=upper, left=False) @ triangle, b.mT, tolerance)
+            alone = triangle / n + (1 - triangle / n).diagonal(dim1=-2, dim2=-1).diag_embed()
+            x = ts.linalg.solve_triangular(triangle / n, b, upper=upper, unitriangular=True)
+            close(alone @ x, b, tolerance)

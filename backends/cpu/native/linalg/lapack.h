@@ -61,6 +61,8 @@ template <class T> struct Routines;
     static constexpr auto gelsd = scipy_LAPACKE_##letter##gelsd_work;                                                  \
     static constexpr auto gelss = scipy_LAPACKE_##letter##gelss_work;                                                  \
     static constexpr auto gelsy = scipy_LAPACKE_##letter##gelsy_work;                                                  \
+    static constexpr auto laswp = scipy_LAPACKE_##letter##laswp_work;                                                  \
+    static constexpr auto gemm = scipy_cblas_##letter##gemm;                                                           \
     static constexpr auto trsm = scipy_cblas_##letter##trsm;                                                           \
     static constexpr auto trmm = scipy_cblas_##letter##trmm;                                                           \
     static constexpr char kAdjoint = transposed;                                                                       \

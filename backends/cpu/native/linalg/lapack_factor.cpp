@@ -1,7 +1,7 @@
 // Triangular factors and solving with them: LU, Cholesky, LDL, and triangular systems.
 #ifndef TESSERACK_CPU_NO_OPENBLAS
 #include "isa_pick.h"
-#include "lapack.h"
+#include "triangles.h"
 
 namespace tesserack::cpu {
 
@@ -56,18 +56,51 @@ void check_pivots(const Call& call, const int32_t* pivots, lapack_int n, int32_t
     expect(call, pivots[k] >= low && pivots[k] <= n && pivots[k] != 0, "pivots that name rows of the matrix");
 }
 
+// x, an identity, becomes the inverse of what its LU factors make: that of L first, then U is solved for it.
+template <class T>
+void invert_by_lu(T* x, lapack_int leading, const T* factors, lapack_int its_leading, const int32_t* pivots,
+                  lapack_int n) {
+  for (int64_t j = 0; j < n; ++j)
+    std::copy(factors + j * its_leading + j + 1, factors + j * its_leading + n, x + j * leading + j + 1);
+  invert_triangle(x, n, leading, 'L');
+  solve_triangle(CblasUpper, CblasNoTrans, CblasNonUnit, n, n, factors, its_leading, x, leading);
+  for (int64_t k = n; k-- > 0;)
+    if (const int64_t other = pivots[k] - 1; other != k)
+      std::swap_ranges(x + k * leading, x + k * leading + n, x + other * leading);
+}
+
+template <class T>
+void solve_by_lu(CBLAS_TRANSPOSE trans, lapack_int n, lapack_int cols, const T* a, lapack_int leading,
+                 const int32_t* pivots, T* x, lapack_int x_leading) {
+  const bool turned = trans != CblasNoTrans;
+  if (!turned) Routines<T>::laswp(LAPACK_COL_MAJOR, cols, x, x_leading, 1, n, pivots, 1);
+  solve_triangle(turned ? CblasUpper : CblasLower, trans, turned ? CblasNonUnit : CblasUnit, n, cols, a, leading, x,
+                 x_leading);
+  solve_triangle(turned ? CblasLower : CblasUpper, trans, turned ? CblasUnit : CblasNonUnit, n, cols, a, leading, x,
+                 x_leading);
+  if (turned) Routines<T>::laswp(LAPACK_COL_MAJOR, cols, x, x_leading, 1, n, pivots, -1);
+}
+
 // out0 = X of op(A) X = out0; in0 = LU, in1 = pivots; op by params[0]: 0 none, 1 transpose, 2 adjoint
 template <class T> void lu_solve(const Call& call) {
+  constexpr lapack_int kByHalvesFrom = 64; // below, OpenBLAS's own is as quick
   const Matrices<T> x(call, call.out(0)), a(call, call.in(0));
   const lapack_int n = a.rows();
   expect(call, a.cols() == n && x.rows() == n && x.count() == a.count(), "square factors, and right sides that fit");
   const Blocks<int32_t> pivots(call, call.in(1), a.count(), n);
   const int64_t op = call.param(0).as_int();
   const char trans = op == 0 ? 'N' : op == 1 ? 'T' : Routines<T>::kAdjoint;
+  const CBLAS_TRANSPOSE turn = op == 0 ? CblasNoTrans : op == 1 ? CblasTrans : CblasConjTrans;
   for (int64_t i = 0; i < a.count(); ++i) check_pivots(call, pivots[i], n, 1);
   for_batch(a.count(), 2.0 * n * n * x.cols(), [&](int64_t first, int64_t last) {
-    for (int64_t i = first; i < last; ++i)
-      Routines<T>::getrs(LAPACK_COL_MAJOR, trans, n, x.cols(), a[i], a.leading(), pivots[i], x[i], x.leading());
+    for (int64_t i = first; i < last; ++i) {
+      if (op == 0 && x.cols() == n && n >= kInvertedFrom && is_identity(x[i], n, x.leading()))
+        invert_by_lu(x[i], x.leading(), a[i], a.leading(), pivots[i], n);
+      else if (n >= kByHalvesFrom)
+        solve_by_lu(turn, n, x.cols(), a[i], a.leading(), pivots[i], x[i], x.leading());
+      else
+        Routines<T>::getrs(LAPACK_COL_MAJOR, trans, n, x.cols(), a[i], a.leading(), pivots[i], x[i], x.leading());
+    }
   });
 }
 
@@ -120,50 +153,6 @@ template <class T> void cholesky(const Call& call) {
     }
     for (int64_t i = first; i < last; ++i) factor(i);
   });
-}
-
-constexpr lapack_int kInvertedFrom = 8; // below, asking costs what it saves
-
-template <class T> bool is_identity(const T* x, lapack_int n, lapack_int leading) {
-  for (int64_t j = 0; j < n; ++j)
-    for (int64_t i = 0; i < n; ++i)
-      if (x[j * leading + i] != T(i == j ? 1 : 0)) return false;
-  return true;
-}
-
-// B = alpha A B or alpha B A of a triangle A.
-template <class T>
-void multiply_triangle(CBLAS_SIDE side, char uplo, lapack_int rows, lapack_int cols, T alpha, const T* a, T* b,
-                       lapack_int leading) {
-  const CBLAS_UPLO which = uplo == 'U' ? CblasUpper : CblasLower;
-  if constexpr (is_complex<T>)
-    Routines<T>::trmm(CblasColMajor, side, which, CblasNoTrans, CblasNonUnit, rows, cols, &alpha, a, leading, b,
-                      leading);
-  else
-    Routines<T>::trmm(CblasColMajor, side, which, CblasNoTrans, CblasNonUnit, rows, cols, alpha, a, leading, b,
-                      leading);
-}
-
-// A triangle becomes its inverse: both halves do, and the block between them is multiplied by one and the other.
-// OpenBLAS's own takes six times as long at 256.
-template <class T> void invert_triangle(T* a, lapack_int n, lapack_int leading, char uplo) {
-  constexpr lapack_int kWhole = 16;
-  if (n <= kWhole) {
-    Routines<T>::trtri(LAPACK_COL_MAJOR, uplo, 'N', n, a, leading);
-    return;
-  }
-  const lapack_int half = n / 2, rest = n - half;
-  T* const other = a + int64_t{half} * leading + half;
-  invert_triangle(a, half, leading, uplo);
-  invert_triangle(other, rest, leading, uplo);
-  if (uplo == 'U') {
-    T* const between = a + int64_t{half} * leading;
-    multiply_triangle<T>(CblasLeft, uplo, half, rest, T(-1), a, between, leading);
-    multiply_triangle<T>(CblasRight, uplo, half, rest, T(1), other, between, leading);
-  } else {
-    multiply_triangle<T>(CblasLeft, uplo, rest, half, T(-1), other, a + half, leading);
-    multiply_triangle<T>(CblasRight, uplo, rest, half, T(1), a, a + half, leading);
-  }
 }
 
 // x, an identity, becomes the inverse of A: a third of the operations that solving for n right sides takes. False, and
@@ -275,16 +264,9 @@ template <class T> void triangular_solve(const Call& call) {
   const int64_t op = call.param(1).as_int();
   const CBLAS_TRANSPOSE trans = op == 0 ? CblasNoTrans : op == 1 ? CblasTrans : CblasConjTrans;
   const CBLAS_DIAG diag = call.param(2).as_bool() ? CblasUnit : CblasNonUnit;
-  const T one = 1;
   for_batch(a.count(), 1.0 * n * n * x.cols(), [&](int64_t first, int64_t last) {
-    for (int64_t i = first; i < last; ++i) {
-      if constexpr (is_complex<T>)
-        Routines<T>::trsm(CblasColMajor, CblasLeft, uplo, trans, diag, n, x.cols(), &one, a[i], a.leading(), x[i],
-                          x.leading());
-      else
-        Routines<T>::trsm(CblasColMajor, CblasLeft, uplo, trans, diag, n, x.cols(), one, a[i], a.leading(), x[i],
-                          x.leading());
-    }
+    for (int64_t i = first; i < last; ++i)
+      solve_triangle(uplo, trans, diag, n, x.cols(), a[i], a.leading(), x[i], x.leading());
   });
 }
 
