@@ -96,6 +96,9 @@ def test_triangles(device: str, shape: tuple[int, ...], diagonal: int) -> None:
     np.testing.assert_array_equal(ts.tril(x, diagonal).cpu().numpy(), np.tril(a, diagonal))
     np.testing.assert_array_equal(ts.triu(x, diagonal).cpu().numpy(), np.triu(a, diagonal))
     np.testing.assert_array_equal(x.clone().tril_(diagonal).cpu().numpy(), np.tril(a, diagonal))
+    z = x.cpu() * (1 + 2j)
+    np.testing.assert_array_equal(z.tril(diagonal).numpy(), np.tril(a * (1 + 2j), diagonal))
+    np.testing.assert_array_equal(z.mT.triu(diagonal).numpy(), np.triu((a * (1 + 2j)).swapaxes(-1, -2), diagonal))
 
 
 def test_triangle_indices_and_gradient(device: str) -> None:

@@ -78,8 +78,9 @@ int triangle_indices(const Call& call) {
 
 } // namespace
 
-TS_KERNEL("tril", triangle<false>);
-TS_KERNEL("triu", triangle<true>);
+constexpr uint64_t kAnyDtype = (uint64_t{1} << TS_NUM_DTYPES) - 1; // bytes are moved
+TS_KERNEL_AS("tril", triangle<false>, kAnyDtype, TS_L_STRIDED);
+TS_KERNEL_AS("triu", triangle<true>, kAnyDtype, TS_L_STRIDED);
 TS_KERNEL("triangle_indices", triangle_indices);
 
 } // namespace tesserack::cpu
