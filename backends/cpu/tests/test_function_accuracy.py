@@ -322,7 +322,9 @@ def test_gamma_near_its_zeros_and_joints(op: str) -> None:
     torch = pytest.importorskip("torch")
     near = np.arange(-300, 300) * 2.0**-22
     centres = [0.5, 1.0, 1.4616321, 1.5, 2.0, 2.5, 3.5, 4.5, 10.0]
+    centres += [-0.5, -0.504083, -2.4570247, -2.7476827, -3.143581, -3.955294, -4.039361, -7.5]  # zeros, and halves
     x = np.concatenate([*(c + near for c in centres), np.exp(np.linspace(-87, 80, 4001)), np.linspace(-9.3, -0.1, 999)])
+    x = np.concatenate([x, -np.exp(np.linspace(-87, 80, 999))])
     x = np.concatenate([x, [1e-45, np.inf, np.nan, 0.0, -0.0, -1.0, -np.inf]]).astype("f4")
     want = getattr(torch, op)(torch.from_numpy(x).double()).numpy()
     out = x.copy()

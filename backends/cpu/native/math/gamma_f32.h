@@ -2,6 +2,7 @@
 #ifndef TESSERACK_CPU_GAMMA_F32_H
 #define TESSERACK_CPU_GAMMA_F32_H
 
+#include "math_f32.h"
 #include "math_f64.h"
 #include "special.h"
 
@@ -52,6 +53,45 @@ TS_INLINE double log_gamma_positive(double x) {
   const double far = fused(x - 0.5, log, 0x1.d67f1c864beb5p-1 - x) + series * y; // log(2 pi) / 2
   const double result = small ? near : far;
   return x == __builtin_inf() ? x : result;
+}
+
+// log(pi / |sin(pi x)|) for x <= 0, which lgamma(x) is together with -lgamma(1 - x) (DLMF 5.5.3).
+TS_INLINE double log_gamma_mirror(double x) {
+  const double r = __builtin_fabs(x - __builtin_rint(x)); // up to 1/2, and exact
+  const bool near = r <= 0.25;
+  const SinCos of = sin_cos(M_PI * (near ? r : 0.5 - r));
+  return log_f64(M_PI / (near ? of.sin : of.cos));
+}
+
+// lgamma as a vector on both sides of zero. Only next to its zeros on the left, where both parts cancel, and where it
+// is no number does it go through the C library. A block at a time since out may be a.
+inline int log_gamma_loop(float* out, const float* a, const float*, const float*, int64_t n) {
+  constexpr int64_t kBlock = 64;
+  constexpr double kCancelled = 0.0625;
+  float kept[kBlock];
+  double right[kBlock];
+  for (int64_t at = 0; at < n; at += kBlock) {
+    const int64_t count = std::min(kBlock, n - at);
+    int others = 0;
+    for (int64_t i = 0; i < count; ++i) others |= (kept[i] = a[at + i]) <= 0.0F;
+    for (int64_t i = 0; i < count; ++i) {
+      const double x = kept[i];
+      right[i] = log_gamma_positive(x <= 0.0 ? 1.0 - x : x);
+    }
+    if (others == 0) {
+      for (int64_t i = 0; i < count; ++i) out[at + i] = static_cast<float>(right[i]);
+      continue;
+    }
+    for (int64_t i = 0; i < count; ++i) {
+      const double x = kept[i];
+      right[i] = x <= 0.0 ? log_gamma_mirror(x) - right[i] : right[i];
+    }
+    for (int64_t i = 0; i < count; ++i) out[at + i] = static_cast<float>(right[i]);
+    for (int64_t i = 0; i < count; ++i)
+      if (kept[i] <= 0.0F && !(std::fabs(right[i]) > kCancelled))
+        out[at + i] = static_cast<float>(log_gamma(static_cast<double>(kept[i])));
+  }
+  return 0;
 }
 
 // For x > 0, as digamma(double), with the ten steps of the recurrence as one quotient.

@@ -97,7 +97,7 @@ constexpr OpTable<float> make_table() {
       t, TS_I_MOD);
   set_division<[](float a, float b) { return floordiv_f32(a, b); },
                [](float a, float b) { return python_floordiv(a, b); }>(t, TS_I_FLOORDIV);
-  t.fn[TS_I_LGAMMA][0] = &positive_loop<log_gamma_positive, log_gamma>;
+  t.fn[TS_I_LGAMMA][0] = &log_gamma_loop;
   t.fn[TS_I_DIGAMMA][0] = &positive_loop<digamma_positive, digamma>;
   t.fn[TS_I_SIN][0] = &trig_loop<[](float a) { return sin_f32(a); }, [](float a) { return std::sin(a); }>;
   t.fn[TS_I_TAN][0] = &trig_loop<[](float a) { return tan_f32(a); }, [](float a) { return std::tan(a); }>;
