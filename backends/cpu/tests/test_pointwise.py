@@ -544,3 +544,20 @@ def test_small_programs_compute_what_tiles_do(size: int, rng: np.random.Generato
     n[-1] = 0
     with pytest.raises(Exception, match="division"):
         h.pointwise(integers, [n, n], [("mul", 0, 1), ("floordiv", 2, 0)], "i8")
+
+
+@pytest.mark.parametrize("dtype", [np.dtype("f2"), h.BFLOAT16], ids=str)
+@pytest.mark.parametrize("n", [1, 31, 70000])
+def test_signs_of_halves(n: int, dtype: np.dtype[Any], rng: np.random.Generator) -> None:
+    """Of zeros, infinities and numbers; in place, with gaps, into another dtype."""
+    x = rng.normal(size=2 * n).astype(dtype)
+    x[: min(n, 6)] = np.array([0.0, -0.0, np.inf, -np.inf, 1e-7, -1e-7], dtype)[: min(n, 6)]
+    y = -x[::-1].copy()
+    for a, b in ((x[:n], y[:n]), (x[::2], y[::2])):
+        for op, want in (("neg", -a), ("abs", np.abs(a)), ("copysign", np.copysign(a.astype("f4"), b.astype("f4")))):
+            out, wide, place = np.ones(n, dtype), np.ones(n, "f4"), a.copy()
+            steps = [(op, 0, 1)] if op == "copysign" else [(op, 0)]
+            for into, first in ((out, a), (wide, a), (place, place)):
+                h.pointwise(into, [first, b] if op == "copysign" else [first], steps, "f4")
+                np.testing.assert_array_equal(into, want.astype(into.dtype))
+                np.testing.assert_array_equal(np.signbit(into), np.signbit(want))

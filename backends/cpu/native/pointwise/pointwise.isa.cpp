@@ -153,7 +153,44 @@ bool run_narrow(const ts_call* call) {
   }
 }
 
+// What concerns the sign of 16-bit floats alone, as operations on their bits: they need not be widened.
+bool run_signs(const ts_call* call) {
+  const ts_program* const program = call->program;
+  const ts_tensor* const out = TS_OUT(call, 0);
+  const auto is_run = [&](const ts_tensor* t) {
+    return t->dtype == out->dtype && (t->flags & (TS_T_CONTIGUOUS | TS_T_SCALAR)) == TS_T_CONTIGUOUS;
+  };
+  if ((out->dtype != TS_BFLOAT16 && out->dtype != TS_FLOAT16) || !is_run(out) || !is_single(call, program))
+    return false;
+  const ts_instruction in = program->instructions[0];
+  const bool binary = in.op == TS_I_COPYSIGN;
+  if ((!binary && in.op != TS_I_NEG && in.op != TS_I_ABS) || in.a >= program->n_inputs || !is_run(TS_IN(call, in.a)))
+    return false;
+  if (binary && (in.b >= program->n_inputs || !is_run(TS_IN(call, in.b)))) return false;
+  const auto elements = [](const ts_tensor* t) {
+    return reinterpret_cast<uint16_t*>(static_cast<char*>(t->handle) + t->byte_offset);
+  };
+  uint16_t* const to = elements(out);
+  const uint16_t *const a = elements(TS_IN(call, in.a)), *const b = binary ? elements(TS_IN(call, in.b)) : a;
+  constexpr uint16_t kSign = 0x8000;
+  parallel_for(0, out->numel, kParallelElements, [&](int64_t first, int64_t last) {
+    const auto each = [&](auto of) {
+#pragma GCC ivdep
+      for (int64_t i = first; i < last; ++i) to[i] = static_cast<uint16_t>(of(i));
+    };
+    if (binary)
+      each([&](int64_t i) { return (a[i] & ~kSign) | (b[i] & kSign); });
+    else if (in.op == TS_I_NEG)
+      each([&](int64_t i) { return a[i] ^ kSign; });
+    else
+      each([&](int64_t i) { return a[i] & ~kSign; });
+  });
+  return true;
+}
+
 template <typename T> void run_compute(const ts_call* call) {
+  if constexpr (std::is_same_v<T, float>)
+    if (run_signs(call)) return;
   if constexpr (std::is_same_v<T, int32_t>)
     if (run_narrow(call)) return;
   IdiomSpace idiom;

@@ -87,7 +87,7 @@ TS_OPERATORS(activation) {
       .inplace()
       .doc("Self-normalizing exponential linear unit (Klambauer et al. 2017).");
   def("celu(Tensor self, Scalar alpha=1.0) -> Tensor")
-      .pointwise("max(self, 0) + min(alpha * expm1(self / alpha), 0)")
+      .pointwise("select(self > 0, self, alpha * expm1(self / alpha))")
       .no_complex()
       .promote(Promote::Float)
       .derivative("self", "grad * select(self > 0, 1, exp(self / alpha))")
