@@ -263,3 +263,50 @@ def test_first_and_later_uses_of_a_weight_have_the_same_bits(m: int, n: int, k: 
         assert all(ts.equal(first, ts.nn.functional.linear(x, weight)) for _ in range(3))
     finally:
         ts.set_num_threads(before)
+
+
+@pytest.mark.parametrize("dtype", [*INTEGERS, np.dtype(bool), np.dtype("f2"), BFLOAT16], ids=str)
+@pytest.mark.parametrize(
+    "shape", [(1, 1, 7), (1, 1, 1500), (1, 9, 70), (9, 1, 70), (1, 600, 3), (1, 1, 0), (600, 1, 0)]
+)
+def test_rows_and_columns(shape: tuple[int, int, int], dtype: np.dtype[Any], rng: np.random.Generator) -> None:
+    """Scalar products and vectors, in runs and with gaps, each of a batch, added to or not."""
+    m, n, k = shape
+    a, b = random_array(rng, (3, m, 2 * k), dtype), random_array(rng, (3, 2 * k, n), dtype)
+    for left, right in (
+        (a[..., :k], b[:, :k]),
+        (a[..., ::2], b[:, ::2]),
+        (a[..., :k], b.transpose(0, 2, 1).copy().transpose(0, 2, 1)[:, :k]),
+    ):
+        out = np.zeros((3, m, n), dtype)
+        call("matmul", [out], [left, right], compute="f4")
+        check(out, left, right)
+        addend = np.broadcast_to(random_array(rng, (m, n), dtype), out.shape)
+        call("matmul", [out], [left, right, addend], compute="f4")
+        check(out, left, right, addend)
+
+
+@pytest.mark.parametrize("dtype", ["c8", "c16"])
+def test_complex_operands_with_gaps(dtype: str, rng: np.random.Generator) -> None:
+    a, b = random_array(rng, (31, 80), dtype), random_array(rng, (80, 46), dtype)
+    addend = random_array(rng, (31, 23), dtype)
+    left, right, room = a[:, ::2], b[::2, ::2], np.full((31, 46), 7, dtype)
+    want = left.astype("c16") @ right.astype("c16")
+    call("matmul", [room[:, ::2]], [left, right], compute=dtype)
+    np.testing.assert_allclose(room[:, ::2], want, rtol=1e-4, atol=1e-4)
+    call("matmul", [room[:, ::2]], [left, right, addend], compute=dtype)
+    np.testing.assert_allclose(room[:, ::2], want + addend, rtol=1e-4, atol=1e-4)
+    assert (room[:, 1::2] == 7).all()
+    for k in (1, 40):  # of one row and one column
+        call("matmul", [room[:1, :1]], [left[:1, :k], right[:k, :1]], compute=dtype)
+        np.testing.assert_allclose(room[:1, :1], left[:1, :k] @ right[:k, :1], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [np.dtype("f2"), BFLOAT16], ids=str)
+@pytest.mark.parametrize(("m", "n"), [(1, 1), (5, 1), (64, 48), (3, 200)])
+def test_halves_are_summed_in_float32(m: int, n: int, dtype: np.dtype[Any]) -> None:
+    """Sums of more than 2^11 ones, which stand still in the halves themselves."""
+    k = 5000
+    out = np.zeros((m, n), dtype)
+    call("matmul", [out], [np.ones((m, k), dtype), np.full((k, n), 0.5, dtype)], compute="f4")
+    np.testing.assert_array_equal(out, np.full((m, n), k / 2, dtype))

@@ -3,6 +3,7 @@
 #include "dtype_switch.h"
 #include "index/gather_index.h"
 #include "matmul/matmul_kernels.h"
+#include "matmul/multiply_onednn.h"
 #include "strided_rows.h"
 #include "threads.h"
 
@@ -144,10 +145,10 @@ ConvGeometry geometry_of(const Call& call, const Tensor& input, const Tensor& we
 }
 
 bool run_onednn(Conv kind, const ConvGeometry& g, int32_t dtype, onednn::CallScratch& scratch, const ConvTensors& t) {
-  if (dtype != TS_FLOAT32 && dtype != TS_BFLOAT16) return false;
+  if (dtype == TS_FLOAT64) return false;
   onednn::ConvProblem p{};
   p.kind = kind;
-  p.type = dtype == TS_BFLOAT16 ? onednn::Type::bf16 : onednn::Type::f32;
+  p.type = onednn_type(dtype);
   p.threads = max_threads();
   p.spatial = g.spatial;
   p.channels_last = g.channels_last;
@@ -225,7 +226,8 @@ void run(Conv kind, const Call& call, const Tensor& input, const Tensor& weight,
         in.widen(), w.widen(), out.widen();
         if (b) b->widen();
       }
-      conv_by_gemm(kind, part, half ? static_cast<int32_t>(TS_FLOAT32) : input.dtype(), tensors());
+      const int32_t dtype = half ? static_cast<int32_t>(TS_FLOAT32) : input.dtype();
+      if (!half || !run_onednn(kind, part, dtype, scratch, tensors())) conv_by_gemm(kind, part, dtype, tensors());
     }
     if (sums) sums->add();
   }

@@ -33,7 +33,7 @@ Operand describe(const Matrix& matrix, int64_t rows, int64_t cols) {
 }
 
 // One row times one column, for which gemm would pack both.
-bool add_dot(const Gemm& g, const Operand& a, const Operand& b, bool accumulate) {
+void add_dot(const Gemm& g, const Operand& a, const Operand& b, bool accumulate) {
   const blasint k = static_cast<blasint>(g.k), a_step = a.transpose == CblasNoTrans ? 1 : a.leading,
                 b_step = b.transpose == CblasNoTrans ? b.leading : 1;
   if (g.dtype == TS_FLOAT32) {
@@ -45,9 +45,16 @@ bool add_dot(const Gemm& g, const Operand& a, const Operand& b, bool accumulate)
     *c = (accumulate ? *c : 0) + scipy_cblas_ddot(k, reinterpret_cast<const double*>(g.a.data), a_step,
                                                   reinterpret_cast<const double*>(g.b.data), b_step);
   } else {
-    return false;
+    const auto add = [&]<class T>(T* c, auto dot) {
+      T sum[2];
+      dot(k, g.a.data, a_step, g.b.data, b_step, sum);
+      for (int part = 0; part < 2; ++part) c[part] = (accumulate ? c[part] : 0) + sum[part];
+    };
+    if (g.dtype == TS_COMPLEX64)
+      add(reinterpret_cast<float*>(g.c.data), scipy_cblas_cdotu_sub);
+    else
+      add(reinterpret_cast<double*>(g.c.data), scipy_cblas_zdotu_sub);
   }
-  return true;
 }
 
 bool taken(const Gemm& g, const Operand& a, const Operand& b, const Operand& c) {
@@ -59,6 +66,8 @@ bool taken(const Gemm& g, const Operand& a, const Operand& b, const Operand& c) 
 
 } // namespace
 
+bool has_library() { return single_threaded; }
+
 bool takes(const Gemm& g) {
   return taken(g, describe(g.a, g.m, g.k), describe(g.b, g.k, g.n), describe(g.c, g.m, g.n));
 }
@@ -67,7 +76,10 @@ bool gemm(const Gemm& g, bool accumulate) {
   const Operand a = describe(g.a, g.m, g.k), b = describe(g.b, g.k, g.n), c = describe(g.c, g.m, g.n);
   if (!taken(g, a, b, c)) return false;
   const blasint m = static_cast<blasint>(g.m), n = static_cast<blasint>(g.n), k = static_cast<blasint>(g.k);
-  if (m == 1 && n == 1 && add_dot(g, a, b, accumulate)) return true;
+  if (m == 1 && n == 1) {
+    add_dot(g, a, b, accumulate);
+    return true;
+  }
   switch (g.dtype) {
   case TS_FLOAT32:
     scipy_cblas_sgemm(CblasRowMajor, a.transpose, b.transpose, m, n, k, 1.0f, reinterpret_cast<const float*>(g.a.data),
@@ -101,6 +113,7 @@ bool gemm(const Gemm& g, bool accumulate) {
 
 namespace tesserack::cpu::blas {
 
+bool has_library() { return false; }
 bool gemm(const Gemm&, bool) { return false; }
 bool takes(const Gemm&) { return false; }
 

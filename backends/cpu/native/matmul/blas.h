@@ -10,6 +10,8 @@ namespace tesserack::cpu::blas {
 // the dtype is not one that BLAS takes.
 bool gemm(const Gemm& gemm, bool accumulate);
 bool takes(const Gemm& gemm);
+// Whether there is a library at all.
+bool has_library();
 
 } // namespace tesserack::cpu::blas
 

@@ -55,16 +55,48 @@ template <class T> void multiply_plainly(const Gemm& g) {
   }
 }
 
-// c = a @ b (+ c) on this thread.
-void multiply_here(const Gemm& g, bool accumulate) {
-  if (pick_gemv_f64()(g, accumulate) || blas::gemm(g, accumulate)) return;
-  if (!backend::is_complex(g.dtype)) return pick_packed_gemm()(g, accumulate);
+template <class T> std::vector<T> in_rows(const Matrix& matrix, int64_t rows, int64_t cols) {
+  std::vector<T> dense(static_cast<size_t>(rows * cols));
+  const T* const from = reinterpret_cast<const T*>(matrix.data);
+  T* to = dense.data();
+  for (int64_t i = 0; i < rows; ++i)
+    for (int64_t j = 0; j < cols; ++j) *to++ = from[i * matrix.row_stride + j * matrix.col_stride];
+  return dense;
+}
+
+// Of complex numbers that do not lie as the library reads them: by copies that do, where that pays.
+template <class T> void multiply_complex(const Gemm& g, bool accumulate) {
+  constexpr int64_t kCopiedFrom = 1 << 12; // multiply-adds
+  if (g.m * g.n * g.k >= kCopiedFrom && blas::has_library()) {
+    std::vector<T> a = in_rows<T>(g.a, g.m, g.k), b = in_rows<T>(g.b, g.k, g.n), c(static_cast<size_t>(g.m * g.n));
+    const auto rows = [](std::vector<T>& of, int64_t cols) {
+      return Matrix{reinterpret_cast<char*>(of.data()), cols, 1};
+    };
+    if (blas::gemm({g.dtype, g.m, g.n, g.k, rows(a, g.k), rows(b, g.n), rows(c, g.n), {}}, false)) {
+      T* const to = reinterpret_cast<T*>(g.c.data);
+      for (int64_t i = 0; i < g.m; ++i)
+        for (int64_t j = 0; j < g.n; ++j) {
+          T& at = to[i * g.c.row_stride + j * g.c.col_stride];
+          const T product = c[static_cast<size_t>(i * g.n + j)];
+          at = accumulate ? at + product : product;
+        }
+      return;
+    }
+  }
   if (!accumulate) {
     Gemm zeros = g;
     zeros.addend = {};
     fill_with_addend(zeros);
   }
-  g.dtype == TS_COMPLEX64 ? multiply_plainly<std::complex<float>>(g) : multiply_plainly<std::complex<double>>(g);
+  multiply_plainly<T>(g);
+}
+
+// c = a @ b (+ c) on this thread.
+void multiply_here(const Gemm& g, bool accumulate) {
+  if (pick_gemv_f64()(g, accumulate) || blas::gemm(g, accumulate)) return;
+  if (!backend::is_complex(g.dtype)) return pick_packed_gemm()(g, accumulate);
+  g.dtype == TS_COMPLEX64 ? multiply_complex<std::complex<float>>(g, accumulate)
+                          : multiply_complex<std::complex<double>>(g, accumulate);
 }
 
 // Threads with rows of their own would each pack all of b.

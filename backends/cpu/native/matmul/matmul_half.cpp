@@ -46,7 +46,13 @@ void multiply_half(const Gemm& gemm, float beta, float alpha) {
   Gemm g = gemm;
   if (beta == 0) g.addend = {}; // which is not read then, whatever it holds
   const bool plain = alpha == 1 && (g.addend.data == nullptr || beta == 1);
-  if (plain && multiply_onednn(g, onednn::Type::bf16)) return;
+  constexpr int64_t kDotUpTo = 1 << 14; // elements; float32 sums of more would round worse than those of the libraries
+  if (plain && g.m == 1 && g.n == 1 && g.addend.data == nullptr && g.k <= kDotUpTo && g.a.col_stride == 1 &&
+      g.b.row_stride == 1) {
+    float dot = pick_dot_half()(g.dtype, g.k, g.a.data, g.b.data);
+    return pick_narrow_half()(g.dtype, 1, 1, &dot, g.c);
+  }
+  if (plain && multiply_onednn(g, onednn_type(g.dtype))) return;
   std::vector<float> product(static_cast<size_t>(g.m * g.n));
   Gemm wide = g;
   wide.addend = {};

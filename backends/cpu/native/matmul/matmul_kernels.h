@@ -33,6 +33,9 @@ TS_ISA_FUNCTION(void, gemm_by_panels, (const Gemm& gemm, const float* panels));
 TS_ISA_FUNCTION(void, widen_half, (int32_t dtype, int64_t rows, int64_t cols, const Matrix& from, float* to));
 TS_ISA_FUNCTION(void, narrow_half, (int32_t dtype, int64_t rows, int64_t cols, const float* from, const Matrix& to));
 
+// The scalar product of two runs of float16 or bfloat16.
+TS_ISA_FUNCTION(float, dot_half, (int32_t dtype, int64_t n, const void* a, const void* b));
+
 } // namespace tesserack::cpu
 
 #endif // TESSERACK_CPU_MATMUL_KERNELS_H

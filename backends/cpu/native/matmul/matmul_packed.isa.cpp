@@ -1,4 +1,5 @@
 // A matrix product after Goto: panels of both operands are packed so that the inner kernel reads them in order.
+#include "copy/box.h"
 #include "dtype_switch.h"
 #include "matmul.h"
 
@@ -9,6 +10,7 @@ namespace tesserack::cpu {
 namespace TESSERACK_VARIANT {
 
 void packed_gemm(const Gemm& gemm, bool accumulate);
+float dot_half(int32_t dtype, int64_t n, const void* a, const void* b);
 void widen_half(int32_t dtype, int64_t rows, int64_t cols, const Matrix& from, float* to);
 void narrow_half(int32_t dtype, int64_t rows, int64_t cols, const float* from, const Matrix& to);
 
@@ -26,10 +28,10 @@ constexpr int kVectorBytes = 16, kTileRows = 4;
 constexpr int64_t kDepth = 256, kRowsBlock = 96; // of a packed block of A, which stays in the L2 cache
 
 struct Arithmetic {
-  template <class V> static void accumulate(V& sum, const V& a, const V& b) { sum += a * b; }
+  template <class V> static void accumulate(V& sum, const V& a, const V& b) { sum = static_cast<V>(sum + a * b); }
 };
 struct Logic { // of truth values 0 and 1
-  template <class V> static void accumulate(V& sum, const V& a, const V& b) { sum |= a & b; }
+  template <class V> static void accumulate(V& sum, const V& a, const V& b) { sum = static_cast<V>(sum | (a & b)); }
 };
 
 template <class T> struct Tile {
@@ -83,7 +85,37 @@ void store_tile(const T* tile, int64_t rows, int64_t cols, T* c, int64_t row_str
   }
 }
 
+// A row of c or a column, whose elements are not worth packing: by scalar products where what they read lies in runs,
+// by rows of b else.
+template <class T, class Rule> bool multiply_thin(const Gemm& g, bool accumulate) {
+  if (g.m != 1 && g.n != 1) return false;
+  const T *a = reinterpret_cast<const T*>(g.a.data), *b = reinterpret_cast<const T*>(g.b.data);
+  T* const c = reinterpret_cast<T*>(g.c.data);
+  if (g.m == 1 && g.n > 1 && g.b.col_stride == 1 && g.c.col_stride == 1) {
+    if (!accumulate) std::fill(c, c + g.n, T{0});
+    for (int64_t p = 0; p < g.k; ++p) {
+      const T scale = a[p * g.a.col_stride], *const row = b + p * g.b.row_stride;
+#pragma GCC ivdep
+      for (int64_t j = 0; j < g.n; ++j) Rule::accumulate(c[j], scale, row[j]);
+    }
+    return true;
+  }
+  if (g.a.col_stride != 1 || g.b.row_stride != 1) return false;
+  for (int64_t i = 0; i < g.m; ++i)
+    for (int64_t j = 0; j < g.n; ++j) {
+      const T *const left = a + i * g.a.row_stride, *const right = b + j * g.b.col_stride;
+      T sum{0};
+      for (int64_t p = 0; p < g.k; ++p) Rule::accumulate(sum, left[p], right[p]);
+      T& to = c[i * g.c.row_stride + j * g.c.col_stride];
+      if (accumulate) Rule::accumulate(sum, to, T{1});
+      to = sum;
+    }
+  return true;
+}
+
 template <class T, class Rule> void multiply(const Gemm& g, bool accumulate) {
+  if constexpr (std::is_integral_v<T>)
+    if (multiply_thin<T, Rule>(g, accumulate)) return;
   constexpr int64_t tile_cols = Tile<T>::cols, cols_block = 8 * tile_cols;
   const T *a = reinterpret_cast<const T*>(g.a.data), *b = reinterpret_cast<const T*>(g.b.data);
   T* c = reinterpret_cast<T*>(g.c.data);
@@ -116,32 +148,44 @@ template <class T, class Rule> void multiply(const Gemm& g, bool accumulate) {
 }
 
 template <class Half> void widen(int64_t rows, int64_t cols, const Matrix& from, float* to) {
-  const Half* source = reinterpret_cast<const Half*>(from.data);
-  for (int64_t i = 0; i < rows; ++i, to += cols) {
-    const Half* row = source + i * from.row_stride;
-    if (from.col_stride == 1) {
-      for (int64_t j = 0; j < cols; ++j) to[j] = load(row[j]);
-    } else {
-      for (int64_t j = 0; j < cols; ++j) to[j] = load(row[j * from.col_stride]);
-    }
-  }
+  const auto load_row = loader<float>(dtype_of<Half>());
+  for (int64_t i = 0; i < rows; ++i, to += cols)
+    load_row(to, from.data + i * from.row_stride * int64_t{sizeof(Half)}, Box{1, cols, 0, from.col_stride});
 }
 
 template <class Half> void narrow(int64_t rows, int64_t cols, const float* from, const Matrix& to) {
-  Half* target = reinterpret_cast<Half*>(to.data);
-  for (int64_t i = 0; i < rows; ++i, from += cols) {
-    Half* row = target + i * to.row_stride;
-    if (to.col_stride == 1) {
-      for (int64_t j = 0; j < cols; ++j) row[j] = store<Half>(from[j]);
-    } else {
-      for (int64_t j = 0; j < cols; ++j) row[j * to.col_stride] = store<Half>(from[j]);
-    }
+  const auto store_row = storer<float>(dtype_of<Half>());
+  for (int64_t i = 0; i < rows; ++i, from += cols)
+    store_row(to.data + i * to.row_stride * int64_t{sizeof(Half)}, from, Box{1, cols, 0, to.col_stride});
+}
+
+// In float32, part after part, by as many sums abreast as hide the latency of adding to one.
+template <class Half> float dot(int64_t n, const Half* a, const Half* b) {
+  constexpr int64_t kAbreast = 64, kPart = 512;
+  const auto load_row = loader<float>(dtype_of<Half>());
+  float sums[kAbreast] = {}, left[kPart], right[kPart];
+  for (int64_t first = 0; first < n; first += kPart) {
+    const int64_t count = std::min(kPart, n - first);
+    load_row(left, reinterpret_cast<const char*>(a + first), Box{1, count, 0, 1});
+    load_row(right, reinterpret_cast<const char*>(b + first), Box{1, count, 0, 1});
+    int64_t i = 0;
+    for (; i + kAbreast <= count; i += kAbreast)
+      for (int64_t k = 0; k < kAbreast; ++k) sums[k] += left[i + k] * right[i + k];
+    for (int64_t k = 0; i < count; ++i, ++k) sums[k] += left[i] * right[i];
   }
+  for (int64_t width = kAbreast / 2; width > 0; width /= 2)
+    for (int64_t k = 0; k < width; ++k) sums[k] += sums[k + width];
+  return sums[0];
 }
 
 } // namespace
 
 namespace TESSERACK_VARIANT {
+
+float dot_half(int32_t dtype, int64_t n, const void* a, const void* b) {
+  if (dtype == TS_BFLOAT16) return dot(n, static_cast<const BFloat16*>(a), static_cast<const BFloat16*>(b));
+  return dot(n, static_cast<const Float16*>(a), static_cast<const Float16*>(b));
+}
 
 void packed_gemm(const Gemm& gemm, bool accumulate) {
   switch (gemm.dtype) {

@@ -10,7 +10,7 @@ namespace tesserack::cpu::onednn {
 // Whether this library was built with oneDNN.
 bool is_built_in();
 
-enum class Type : int32_t { f32, bf16 };
+enum class Type : int32_t { f32, bf16, f16 };
 
 // C of type `result` = A @ B (+ bias). Row-major C with unit column stride; strides in elements.
 struct MatmulProblem {

@@ -19,7 +19,8 @@ dnnl::engine& engine();
 dnnl::stream& stream();
 
 inline dnnl::memory::data_type data_type(Type type) {
-  return type == Type::bf16 ? dnnl::memory::data_type::bf16 : dnnl::memory::data_type::f32;
+  using Of = dnnl::memory::data_type;
+  return type == Type::bf16 ? Of::bf16 : type == Type::f16 ? Of::f16 : Of::f32;
 }
 
 // Whether to run an implementation: none that is there for reference, and none that stands on the gemm of oneDNN 3.2

@@ -15,7 +15,7 @@ constexpr int64_t kBlockedFrom = 512;
 
 bool wants_blocks(const MatmulProblem& p) {
   static const bool tiles = dnnl::get_effective_cpu_isa() >= dnnl::cpu_isa::avx512_core_amx;
-  return tiles && p.type == Type::bf16 && p.m >= kBlockedFrom && p.n >= kBlockedFrom && p.k >= kBlockedFrom;
+  return tiles && p.type != Type::f32 && p.m >= kBlockedFrom && p.n >= kBlockedFrom && p.k >= kBlockedFrom;
 }
 
 // One problem's primitive with the memory objects whose pointers are set at every call.
