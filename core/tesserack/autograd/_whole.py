@@ -48,13 +48,13 @@ def add_entry(function: Any) -> None:
     entries.add(function.__code__)
 
 
-def whole(function: F) -> F:
-    """Decorator: calls of the function stand whole in graphs."""
+def whole(function: F, computes: bool = False) -> F:
+    """Decorator: calls of the function stand whole in graphs. ``computes``: it changes nothing but its arguments."""
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         if takers:
-            found = take(function, args, kwargs)
+            found = take(function, args, kwargs, computes)
             if found is not NotImplemented:
                 return found
         return function(*args, **kwargs)

@@ -10,10 +10,12 @@ tensor([False,  True])
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import tesserack as ts
 from tesserack import Tensor
+from tesserack.autograd._whole import whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -328,6 +330,7 @@ class _CorrCholesky(Constraint):
         return lower_cholesky.check(value) & unit_rows
 
 
+@partial(whole, computes=True)
 def holds(checked: Tensor) -> bool:
     """Whether a constraint is met everywhere; without data it is taken to be."""
     return checked.is_meta or bool(checked.all())

@@ -9,7 +9,7 @@ import functools
 import gc
 import sys
 import types
-from collections import OrderedDict
+from collections import OrderedDict, namedtuple
 from collections.abc import Iterator
 from contextvars import ContextVar
 from typing import Any
@@ -42,7 +42,7 @@ ATOMS = frozenset((
     type(None), bool, int, str, bytes, type(...), object, types.BuiltinFunctionType, ts.dtype, ts.device,
     type(NotImplemented), range, type(ts.strided), type(ts.contiguous_format), types.MethodDescriptorType,
     types.WrapperDescriptorType, types.GetSetDescriptorType, types.MemberDescriptorType, _native.Operator,
-    _native.OperatorMethod,
+    _native.OperatorMethod, type(vars(namedtuple("_Named", "field"))["field"]),
 ))  # fmt: skip
 _SIMPLE = ATOMS - {types.BuiltinFunctionType}  # which is noted besides
 _ANNOTATIONS = (types.GenericAlias, types.UnionType)

@@ -31,7 +31,7 @@ _LIBRARY = str(Path(types.__file__).parent)
 _COMPUTE = (
     "nn", "ops", "_tensor", "aten", "jit", "fx", "utils/_pytree.py", "func", "_subclasses", "__init__.py", "compat",
     "library", "utils/homes.py", "distributions", "utils/warnings.py", "backends/_accessors.py", "autograd/_whole.py",
-    "autograd/function.py", "amp/_autocast.py", "amp/_policies.py", "amp/autocast_mode.py",
+    "autograd/_decorator.py", "autograd/function.py", "amp/_autocast.py", "amp/_policies.py", "amp/autocast_mode.py",
 )  # fmt: skip
 _NOT = ("nn/parallel", "ops/random.py", "ops/control_flow.py")
 # Not getattr and hasattr: by which name is not seen, so nothing could be asked again.
@@ -140,6 +140,7 @@ class Watch:
         self.opaque = 0  # how deep the run is in operators that programs define
         self.count: Callable[[], int] = int  # how many operators have been written down
         self.native = False  # whether it is written down where gradients are switched off
+        self._recorded = _native.is_grad_enabled()  # as the run begins
         self.paused = False  # while an operator runs, and is written down
         self._thread = threading.get_ident()
         self._collecting = False  # garbage, at a place that is not the program's: whatever that calls
@@ -263,10 +264,16 @@ class Watch:
         elif code not in _trusted and not _is_help(frame):
             self.codes.setdefault(code, frame.f_globals)
 
+    def _is_noted(self, switch: Any) -> bool:
+        """Whether operators are written down with what this does to recording: a graph switches it off, not on."""
+        if isinstance(switch, _native.set_grad_enabled):  # which has acted when it was made
+            return self._recorded or not _native.is_grad_enabled()
+        return isinstance(switch, _native.no_grad) or (self._recorded and isinstance(switch, _native.enable_grad))
+
     def _called_native(self, frame: types.FrameType, function: Any) -> None:
         name = str(getattr(function, "__name__", function))
         owner = getattr(function, "__self__", None)
-        if self.native and isinstance(owner, _native.no_grad):
+        if self.native and self._is_noted(owner):
             return
         if name in ("warn", "warn_explicit") and getattr(function, "__module__", None) == "_warnings":
             self.refuse(f"{_line(frame)} warns", passing=True)  # some do so once

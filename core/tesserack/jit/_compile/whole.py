@@ -128,11 +128,16 @@ class WholeCall:
         others = [None if isinstance(leaf, Tensor) else leaf for leaf in leaves]
         if others != self._others or [_likeness(x) for x in outputs] != self._like:
             raise OtherResults(
-                f"compile: {self.line} calls {self.__name__}, whose results are of other sizes, dtypes or values than "
-                "those that it was captured with, though its arguments are alike; decorate what calls it with "
-                "compiler.disable"
+                f"compile: {self.line} calls {self.__name__}, whose results are other than in the run that was "
+                f"captured: expected {self._told(self._others, self._like)}, got "
+                f"{self._told(others, [_likeness(x) for x in outputs])}; decorate what calls it with compiler.disable"
             )
         return outputs
+
+    @staticmethod
+    def _told(others: list[Any], like: list[Any]) -> str:
+        values = [repr(value) for value in others if value is not None]
+        return ", ".join([*values, *(f"{dtype} {tuple(shape)}" for shape, _, dtype, _ in like)]) or "None"
 
 
 def _likeness(x: Tensor) -> Any:
