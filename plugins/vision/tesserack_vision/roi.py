@@ -121,8 +121,13 @@ def qroi_align(
     sampling_ratio: int,
     aligned: bool,
 ) -> Tensor:
-    """:func:`roi_align` of the whole numbers of quantized tensors; the result has the scale of its input."""
+    """:func:`roi_align` of the whole numbers of quantized tensors; the result has the scale of its input.
+
+    ``RuntimeError`` for regions of another image than the first, as by torchvision.
+    """
     values, where = input.float() - input_zero_point, (rois.float() - rois_zero_point) * rois_scale
+    if bool((where[:, 0] != 0).any()):
+        raise RuntimeError("roi_align: Only one image per batch is allowed when quantized tensors are passed")
     out = roi_align(values, where, spatial_scale, pooled_height, pooled_width, sampling_ratio, aligned)
     limits = ts.iinfo(input.dtype)
     return (out + input_zero_point).round().clamp(limits.min, limits.max).to(input.dtype)

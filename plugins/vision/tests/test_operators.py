@@ -203,6 +203,12 @@ def test_gradients(device: str) -> None:
         (lambda: vision.nms(ts.ones(3, 5), ts.ones(3), 0.5), r"nms: expected boxes of shape \(N, 4\), got \(3, 5\)"),
         (lambda: vision.roi_align(ts.ones(1, 1, 4, 4), ts.ones(2, 4), 1.0, 2, 2, 2, True), r"Tensor\[K, 5\]"),
         (lambda: vision.roi_pool(ts.ones(1, 4, 4), ts.ones(2, 5), 1.0, 2, 2), r"\(N, C, H, W\)"),
+        (
+            lambda: vision.qroi_align(
+                ts.zeros(2, 1, 4, 4, dtype=ts.int8), ts.ones(2, 5, dtype=ts.int8), 1.0, 0, 1.0, 0, 1.0, 2, 2, 2, True
+            ),
+            "Only one image per batch",
+        ),
         (lambda: vision.ps_roi_pool(ts.ones(1, 5, 4, 4), ts.ones(2, 5), 1.0, 2, 2), "multiple of 2 . 2, got 5"),
     ],
 )

@@ -39,6 +39,8 @@ from tesserack.compat.shims._parts import (
     _weight_norm,
 )
 from tesserack.compat.shims._quantized import (
+    _make_per_channel_quantized_tensor,
+    _make_per_tensor_quantized_tensor,
     dequantize,
     per_channel_affine,
     per_channel_affine_float_qparams,
@@ -75,6 +77,8 @@ __all__ = [
     "_is_functional_tensor",
     "_log_softmax",
     "_log_softmax_backward_data",
+    "_make_per_channel_quantized_tensor",
+    "_make_per_tensor_quantized_tensor",
     "_shape_as_tensor",
     "_softmax",
     "_softmax_backward_data",

@@ -1,7 +1,7 @@
 """Tensors of integers with a scale: ``torch.quint8`` and its like, and what makes such tensors and reads them.
 
-This is the seam at which quantized operators will stand. Values are rounded as PyTorch rounds them; no operator takes
-them but :meth:`QuantizedTensor.dequantize`.
+Values are rounded as PyTorch rounds them. What functions of PyTorch take quantized tensors is in
+``_quantized_calls.py``.
 """
 
 from __future__ import annotations
@@ -10,10 +10,16 @@ from typing import Any
 
 import tesserack as ts
 from tesserack import Tensor
+from tesserack._tensor.overrides import DisableTorchFunctionSubclass
+from tesserack._tensor.printing import add_suffixes
+from tesserack._tensor.subclass import as_subclass
+from tesserack.compat.shims._quantized_calls import answer
 
 __all__ = [
     "QuantizedTensor",
     "QuantizedType",
+    "_make_per_channel_quantized_tensor",
+    "_make_per_tensor_quantized_tensor",
     "dequantize",
     "per_channel_affine",
     "per_channel_affine_float_qparams",
@@ -79,16 +85,55 @@ per_channel_symmetric = qscheme("per_channel_symmetric")
 per_channel_affine_float_qparams = qscheme("per_channel_affine_float_qparams")
 
 
-class QuantizedTensor:
-    """Integers q that stand for (q - zero point) * scale; one pair of those, or one for each index along ``axis``."""
+class QuantizedTensor(Tensor):
+    """Integers q that stand for (q - zero point) * scale; one pair of those, or one for each index along ``axis``.
+
+    The memory is the integers'. What functions do with it is in ``_quantized_calls.py``; others refuse it.
+    """
 
     is_quantized = True
-    requires_grad = False
+    _qtype: QuantizedType
+    _scale: Any
+    _zero_point: Any
+    _axis: int | None
 
-    def __init__(self, integers: Tensor, dtype: QuantizedType, scale: Any, zero_point: Any, axis: int | None) -> None:
-        self._integers, self.dtype = integers, dtype
-        self._scale, self._zero_point, self._axis = scale, zero_point, axis
-        self.shape, self.device = integers.shape, integers.device
+    def __new__(
+        cls, integers: Tensor, dtype: QuantizedType, scale: Any, zero_point: Any, axis: int | None
+    ) -> QuantizedTensor:
+        """The integers with what they stand for."""
+        made: QuantizedTensor = as_subclass(integers, cls)
+        made._qtype, made._scale, made._zero_point, made._axis = dtype, scale, zero_point, axis
+        return made
+
+    def __init__(self, *parts: Any) -> None:
+        pass
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return answer(func, args, kwargs or {})
+
+    @property
+    def dtype(self) -> QuantizedType:  # type: ignore[override]
+        """The quantized type."""
+        return self._qtype
+
+    @property
+    def T(self) -> Tensor:  # type: ignore[override]
+        """Dims in reverse."""
+        return self.permute(*range(self.dim() - 1, -1, -1))
+
+    def integers(self) -> Tensor:
+        """The integers, in this tensor's memory."""
+        with DisableTorchFunctionSubclass():
+            return as_subclass(self, Tensor)  # type: ignore[no-any-return]
+
+    def like(self, integers: Tensor) -> QuantizedTensor:
+        """Other integers of the same scale and zero point."""
+        return QuantizedTensor(integers, self._qtype, self._scale, self._zero_point, self._axis)
+
+    def requantized(self, values: Tensor) -> QuantizedTensor:
+        """Results by this tensor's scale and zero point. ``RuntimeError`` where there are several."""
+        return self.like(_rounded(values, self.q_scale(), self.q_zero_point(), self._qtype, moved_first=True))
 
     def qscheme(self) -> Any:
         """``per_tensor_affine`` or ``per_channel_affine``."""
@@ -96,16 +141,16 @@ class QuantizedTensor:
 
     def int_repr(self) -> Tensor:
         """The integers, in memory of their own."""
-        return self._integers.clone()
+        return self.integers().clone()
 
     def dequantize(self) -> Tensor:
         """The numbers, as float32."""
         scale, zero_point = self._scale, self._zero_point
         if self._axis is not None:
-            along = [1] * self._integers.dim()
+            along = [1] * self.dim()
             along[self._axis] = -1
             scale, zero_point = scale.to(ts.float32).reshape(along), zero_point.to(ts.float32).reshape(along)
-        values: Tensor = (self._integers.to(ts.float32) - zero_point) * scale
+        values: Tensor = (self.integers().to(ts.float32) - zero_point) * scale
         return values
 
     def _one(self, what: str) -> None:
@@ -141,37 +186,38 @@ class QuantizedTensor:
         self._several("q_per_channel_axis")
         return int(self._axis or 0)
 
-    def size(self, dim: int | None = None) -> Any:
-        """The shape, or its size along a dim."""
-        return self.shape if dim is None else self.shape[dim]
+    def _refuse(self, *args: Any, **kwargs: Any) -> Any:
+        """``TypeError``: integers would be taken for numbers."""
+        raise TypeError(f"expected a plain tensor, got one of {self.dtype}; call dequantize() or int_repr() first")
 
-    def dim(self) -> int:
-        """The number of dims."""
-        return len(self.shape)
+    tolist = item = numpy = __array__ = __bool__ = __float__ = __int__ = __index__ = __dlpack__ = _refuse
 
-    def numel(self) -> int:
-        """The number of elements."""
-        return int(self._integers.numel())
+    def __setitem__(self, index: Any, value: Any) -> None:
+        values = self.dequantize()
+        values[index] = value.dequantize() if isinstance(value, QuantizedTensor) else value
+        self.integers().copy_(self.requantized(values).integers())
 
-    def clone(self) -> QuantizedTensor:
-        """The same in memory of its own."""
-        return QuantizedTensor(self._integers.clone(), self.dtype, self._scale, self._zero_point, self._axis)
+    def __iter__(self) -> Any:
+        return iter(self.unbind(0))
 
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__") or not hasattr(Tensor, name):
-            raise AttributeError(f"'QuantizedTensor' object has no attribute {name!r}")
-        raise NotImplementedError(f"{name}: quantized tensors have no operators yet; call dequantize() first")
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return QuantizedTensor, (self.integers(), self._qtype, self._scale, self._zero_point, self._axis)
 
-    def __repr__(self) -> str:
+    def __deepcopy__(self, memo: Any) -> QuantizedTensor:
+        made = memo[id(self)] = self.like(self.int_repr())
+        return made
+
+    def __repr__(self, *, tensor_contents: Any = None) -> str:
         values = repr(self.dequantize()).removesuffix(")")
-        if self._axis is None:
-            where = f"scale={self._scale}, zero_point={self._zero_point}"
-        else:
-            where = f"scale={self._scale}, zero_point={self._zero_point}, axis={self._axis}"
-        return f"{values}, size={tuple(self.shape)}, dtype={self.dtype}, quantization_scheme={self.qscheme()}, {where})"
+        ends = [f"size={tuple(self.shape)}", f"dtype={self.dtype}", f"quantization_scheme={self.qscheme()}"]
+        ends += [f"scale={self._scale}", f"zero_point={self._zero_point}"]
+        ends += [] if self._axis is None else [f"axis={self._axis}"]
+        return add_suffixes(values, ends, len("tensor("), False)
 
 
-def _rounded(input: Tensor, scale: Any, zero_point: Any, dtype: QuantizedType) -> Tensor:
+def _rounded(input: Tensor, scale: Any, zero_point: Any, dtype: QuantizedType, moved_first: bool = False) -> Tensor:
+    """The integers. PyTorch rounds what it is given before the zero point is added, and results after that: halves go
+    to the even integer of those."""
     if not input.is_floating_point():
         raise RuntimeError(f"quantize: expected a tensor of floats, got {input.dtype}")
     if not isinstance(dtype, QuantizedType) or dtype.per_byte > 1:
@@ -179,7 +225,8 @@ def _rounded(input: Tensor, scale: Any, zero_point: Any, dtype: QuantizedType) -
     limits = ts.iinfo(dtype.storage)
     wide = input.detach().to(ts.float32)
     inverse = 1.0 / scale
-    whole = (wide * inverse).round().to(ts.float64) + zero_point
+    steps = wide * inverse
+    whole = (steps + zero_point).round() if moved_first else steps.round().to(ts.float64) + zero_point
     kept: Tensor = whole.clamp(limits.min, limits.max).to(dtype.storage)
     return kept
 
@@ -213,6 +260,26 @@ def quantize_per_channel(
     along[axis] = -1
     integers = _rounded(input, scales.to(ts.float32).reshape(along), zero_points.to(ts.float64).reshape(along), dtype)
     return QuantizedTensor(integers, dtype, scales.to(ts.float64), zero_points.to(ts.int64), axis % input.dim())
+
+
+_BY_STORAGE = {kind.storage: kind for kind in (quint8, qint8, qint32)}
+
+
+def _make_per_tensor_quantized_tensor(input: Tensor, scale: float, zero_point: int) -> QuantizedTensor:
+    """Integers as a quantized tensor. ``RuntimeError`` for dtypes that none is made of."""
+    return QuantizedTensor(input.clone(), _made_of(input), float(scale), int(zero_point), None)
+
+
+def _make_per_channel_quantized_tensor(input: Tensor, scale: Tensor, zero_point: Tensor, axis: int) -> QuantizedTensor:
+    """The same with a scale and a zero point for each index along ``axis``."""
+    scales, zero_points = scale.to(ts.float64), zero_point.to(ts.int64)
+    return QuantizedTensor(input.clone(), _made_of(input), scales, zero_points, axis % input.dim())
+
+
+def _made_of(input: Tensor) -> QuantizedType:
+    if input.dtype not in _BY_STORAGE:
+        raise RuntimeError(f"make_quantized_tensor: expected integers of uint8, int8 or int32, got {input.dtype}")
+    return _BY_STORAGE[input.dtype]
 
 
 def dequantize(tensor: Any) -> Any:
