@@ -39,3 +39,15 @@ def test_segment_reduce_by_its_other_name(device: ts.device) -> None:
     """As torch._segment_reduce."""
     lengths = ts.tensor([2, 3], device=device)
     assert ts._segment_reduce(ts.arange(5.0, device=device), "sum", lengths=lengths).tolist() == [1, 9]
+
+
+def test_dropout_that_drops_nothing_writes_nothing(device: ts.device) -> None:
+    """What was saved of its input stays as it was; what is dropped is counted once."""
+    x = ts.ones(2, 4, device=device, requires_grad=True)
+    for p, training, written in ((0.0, True, 0), (0.5, False, 0), (0.5, True, 1)):
+        weights = x.softmax(1)
+        assert ts.dropout_(weights, p, training) is weights and weights._version == written
+        if not written:
+            (weights * ts.arange(4.0, device=device)).sum().backward()
+    layer = ts.nn.Dropout(0.0, inplace=True)
+    assert layer(ts.ones(3, device=device))._version == 0

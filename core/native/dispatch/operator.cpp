@@ -114,7 +114,9 @@ bool runs_body(const Operator& op, int key) {
 }
 
 KernelFn kernel_of_body(const Operator& op) {
-  if (op.schema->mutates()) return run_mutating_body;
+  // Dropout in place writes nothing where it drops nothing; what its parts write, they count.
+  const bool parts_write = op.composite() && op.effects.random;
+  if (op.schema->mutates() && !parts_write) return run_mutating_body;
   if (op.body == run_primitive) return run_primitive_kernel;
   auto aliases = [](const ArgType& type) { return type.alias != 0; };
   return op.composite() && std::ranges::none_of(op.schema->returns, aliases) ? run_composite_body : run_body;
