@@ -2,8 +2,9 @@
 
     python benchmarks/ranks.py [--seconds 2] [--json FILE]
 
-All reductions over shared memory and over TCP, a step of ``DistributedDataParallel`` beside its own in ``no_sync``, and
-how long a launcher takes to the first collective. Ratios are medians of those of pairs that follow each other.
+All reductions over shared memory (of tensors anywhere, and of those in a window, which all ranks map) and over TCP, a
+step of ``DistributedDataParallel`` beside its own in ``no_sync``, and how long a launcher takes to a first collective.
+Ratios are medians of those of pairs that follow each other.
 """
 
 from __future__ import annotations
@@ -73,6 +74,9 @@ def rank_rows(seconds: float, store: str) -> dict[str, Any]:
         for group, where in ((None, "shared memory"), (sockets, "TCP")):
             calls = (lambda m=mine, g=group: dist.all_reduce(m, group=g), lambda t=theirs: gloo.all_reduce(t))
             rows[f"all_reduce {name}, {where}"] = together(dist, ts, seconds, calls)
+        window = dist.group.WORLD.allocate_tensor(size // 4, dtype=ts.float32, device="cpu").fill_(1)
+        calls = (lambda w=window: dist.all_reduce(w), calls[1])
+        rows[f"all_reduce {name}, in a window"] = together(dist, ts, seconds, calls)
     model = ts.nn.parallel.DistributedDataParallel(
         ts.nn.Sequential(
             ts.nn.Linear(784, 1024), ts.nn.ReLU(), ts.nn.Linear(1024, 1024), ts.nn.ReLU(), ts.nn.Linear(1024, 10)

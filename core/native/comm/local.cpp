@@ -9,11 +9,19 @@ namespace {
 
 // Few bytes are combined by every rank, which saves a meeting.
 constexpr size_t kSmallBytes = 8192;
+// What is combined and then written elsewhere, while it is in the first cache.
+constexpr size_t kHotBytes = 8192;
 
 const std::byte* advance(const void* p, size_t bytes) { return static_cast<const std::byte*>(p) + bytes; }
 std::byte* advance(void* p, size_t bytes) { return static_cast<std::byte*>(p) + bytes; }
 void move_bytes(void* to, const void* from, size_t bytes) {
   if (bytes && to != from) std::memcpy(to, from, bytes);
+}
+
+// Elements of each rank's share of some, in whole lines of the cache.
+size_t share_of(size_t n, size_t ranks, size_t item) {
+  const size_t line = 64 / std::min<size_t>(item, 64);
+  return ((n + ranks - 1) / ranks + line - 1) / line * line;
 }
 
 } // namespace
@@ -103,50 +111,114 @@ private:
   size_t item_;
 };
 
+// Each rank combines all of the few elements, which saves a meeting.
+void LocalGroup::reduce_few(const Call& call, const Pieces& from, const Pieces& to, bool wanted,
+                            const Patience& patience) {
+  const size_t total = from.total();
+  const void* sources[kMaxRanks];
+  from.read(mine(), 0, total);
+  meet(patience);
+  for (int k = 0; k < ranks(); ++k) sources[k] = theirs(k);
+  std::byte joined[kSmallBytes];
+  std::byte* out = to.alone(0) ? to.alone(0) : joined;
+  if (wanted) combine(out, {sources, static_cast<size_t>(ranks())}, total, call.dtype, call.reduction);
+  if (wanted && out == joined) to.write(joined, 0, total);
+  ++round_;
+}
+
+LocalGroup::Windowed LocalGroup::windowed() {
+  const size_t parity = segment_.state(rank()).sequence.load(std::memory_order_relaxed) % 2;
+  const auto told = [&](int k) { return segment_.state(k).window[parity].load(std::memory_order_acquire); };
+  bool some = false, all = true;
+  for (int k = 0; k < ranks(); ++k) {
+    some |= told(k) != 0;
+    all &= told(k) != 0 && told(k) == told(0);
+  }
+  return all ? Windowed::All : some ? Windowed::Some : Windowed::None;
+}
+
+// Each rank combines a share of all ranks' memory and writes it to all of it, piece by piece while it is in the cache.
+void LocalGroup::reduce_there(const Call& call, const Window& window, size_t total, const Patience& patience) {
+  const size_t item = static_cast<size_t>(item_size(call.dtype)), size = static_cast<size_t>(ranks());
+  const size_t me = static_cast<size_t>(rank()), share = share_of(total, size, item),
+               last = std::min(total, (me + 1) * share);
+  const size_t parity = segment_.state(rank()).sequence.load(std::memory_order_relaxed) % 2;
+  std::byte* at[kMaxRanks];
+  const void* sources[kMaxRanks];
+  for (size_t k = 0; k < size; ++k)
+    at[k] = window.of(static_cast<int>(k)) +
+            segment_.state(static_cast<int>(k)).offset[parity].load(std::memory_order_relaxed);
+  for (size_t done = std::min(total, me * share), n; done < last; done += n) {
+    n = std::min(kHotBytes / item, last - done);
+    for (size_t k = 0; k < size; ++k) sources[k] = at[k] + done * item;
+    combine(at[me] + done * item, {sources, size}, n, call.dtype, call.reduction);
+    for (size_t k = 0; k < size; ++k)
+      if (k != me) move_bytes(at[k] + done * item, at[me] + done * item, n * item);
+  }
+  segment_.barrier(patience);
+}
+
 void LocalGroup::reduce_rounds(const Call& call, const Pieces& from, const Pieces& to, bool wanted) {
   check_reduction(call.op, call.reduction, call.dtype);
   const size_t item = static_cast<size_t>(item_size(call.dtype)), total = from.total();
   const int64_t count = static_cast<int64_t>(total);
   Patience patience = begin(call, {&count, 1});
+  if (total * item <= kSmallBytes) return reduce_few(call, from, to, wanted, patience);
+  if (ranks() == 1) { // of one there is nothing to combine
+    meet(patience);
+    return from.alone(0) ? to.write(from.alone(0), 0, total) : void();
+  }
   const size_t size = static_cast<size_t>(ranks()), me = static_cast<size_t>(rank());
+  const std::shared_ptr<Window> window =
+      from.alone(0) && from.alone(0) == to.alone(0) ? windows_.find(to.alone(0), total * item) : nullptr;
+  tell(window.get(), to.alone(0));
   const void* sources[kMaxRanks];
-  auto point = [&](size_t offset) {
-    for (size_t k = 0; k < size; ++k) sources[k] = theirs(static_cast<int>(k)) + offset * item;
-  };
-  auto join = [&](void* out, size_t n) { combine(out, {sources, size}, n, call.dtype, call.reduction); };
   size_t done = 0;
   do {
-    const size_t n = std::min(chunk(call.dtype), total - done);
-    if (total * item <= kSmallBytes) {
-      from.read(mine(), done, n);
-      meet(patience);
-      point(0);
-      if (wanted && to.alone(done))
-        join(to.alone(done), n);
-      else if (wanted) {
-        std::byte joined[kSmallBytes];
-        join(joined, n);
-        to.write(joined, done, n);
-      }
-    } else {
-      // Each rank combines a share, whole lines of the cache, in its own buffer; nobody else reads its elements of it.
-      const size_t line = 64 / std::min<size_t>(item, 64), share = ((n + size - 1) / size + line - 1) / line * line;
-      auto begin_of = [&](size_t k) { return std::min(n, k * share); };
-      const size_t first = begin_of(me), last = begin_of(me + 1);
-      const std::byte* own = from.alone(done + first);
+    // Each rank combines a share, whole lines of the cache, in its own buffer; nobody else reads its elements of it.
+    const size_t n = std::min(chunk(call.dtype), total - done), share = share_of(n, size, item);
+    auto begin_of = [&](size_t k) { return std::min(n, k * share); };
+    const size_t first = begin_of(me), last = begin_of(me + 1);
+    const std::byte* own = from.alone(done + first);
+    const auto fill = [&] {
       from.read(mine(), done, own ? first : n);
       if (own) from.read(mine() + last * item, done + last, n - last);
-      meet(patience);
-      point(first);
-      if (own) sources[me] = own;
-      if (last > first) join(mine() + first * item, last - first);
+    };
+    const bool later = window && !met_; // nothing is copied before it is known whether it has to be
+    if (!later) fill();
+    meet(patience);
+    if (const Windowed those = done ? Windowed::None : windowed(); those != Windowed::None) {
+      if (those == Windowed::All) return reduce_there(call, *window, total, patience);
+      if (later) fill();
       segment_.barrier(patience);
-      for (size_t k = 0; wanted && k < size; ++k)
-        to.write(theirs(static_cast<int>(k)) + begin_of(k) * item, done + begin_of(k), begin_of(k + 1) - begin_of(k));
     }
+    for (size_t at = first, some; at < last; at += some) { // what is wanted of it leaves the cache with it
+      some = std::min(kHotBytes / item, last - at);
+      for (size_t k = 0; k < size; ++k) sources[k] = theirs(static_cast<int>(k)) + at * item;
+      if (own) sources[me] = own + (at - first) * item;
+      combine(mine() + at * item, {sources, size}, some, call.dtype, call.reduction);
+      if (wanted) to.write(mine() + at * item, done + at, some);
+    }
+    segment_.barrier(patience);
+    for (size_t k = 0; wanted && k < size; ++k)
+      if (k != me)
+        to.write(theirs(static_cast<int>(k)) + begin_of(k) * item, done + begin_of(k), begin_of(k + 1) - begin_of(k));
     done += n;
     ++round_;
   } while (done < total);
+}
+
+void LocalGroup::tell(const Window* window, const std::byte* data) {
+  RankState& state = segment_.state(rank());
+  const size_t parity = state.sequence.load(std::memory_order_relaxed) % 2;
+  state.window[parity].store(window ? window->number() : 0, std::memory_order_relaxed);
+  if (window) state.offset[parity].store(static_cast<uint64_t>(data - window->own()), std::memory_order_relaxed);
+}
+
+std::shared_ptr<Window> LocalGroup::window(const Call& call, int64_t bytes) {
+  std::lock_guard lock(mutex_);
+  meet(begin(call, {&bytes, 1}));
+  return windows_.make(Segment::bytes_for(ranks()), static_cast<size_t>(bytes), rank(), ranks());
 }
 
 void LocalGroup::reduce_whole(const Call& call, const void* from, void* to, int64_t count, bool wanted) {

@@ -23,6 +23,7 @@ struct RankState {
   std::atomic<uint64_t> sequence;                 // collectives begun
   alignas(64) std::atomic<uint64_t> signature[2]; // of the collective at hand, by parity
   char text[2][kTextBytes];                       // the same for people; written before the signature
+  std::atomic<uint64_t> window[2], offset[2];     // where in memory that all map its tensor lies; window 0: in none
 };
 
 struct Header {

@@ -7,8 +7,11 @@
 #include "comm/sockets.h"
 #include "python/comm_bindings.h"
 #include "python/comm_quick.h"
+#include "python/tensor/tensor_object.h"
 #include "python/types.h"
+#include "runtime/empty.h"
 #include "runtime/interpreter.h"
+#include "tensor/outside.h"
 #include <limits>
 #include <optional>
 
@@ -115,6 +118,24 @@ void define(pb::class_<Group>& c) {
   });
 }
 
+// Elements, as bytes, of this rank's share of memory that all ranks map. It counts as allocated.
+pb::object window(LocalGroup& g, int64_t bytes, double timeout, const std::string& where) {
+  using Held = std::shared_ptr<comm::Window>;
+  const Call call{"allocate_tensor", DType::UInt8, timeout, where.c_str()};
+  auto held = std::make_unique<Held>(released([&] { return g.window(call, bytes); }));
+  const int64_t one = 1;
+  const auto release = [](Storage& s) {
+    outside_bytes -= static_cast<int64_t>(s.nbytes);
+    delete static_cast<Held*>(s.deleter_ctx);
+  };
+  void* memory = (*held)->own();
+  Tensor made = from_external(memory, {&bytes, 1}, {&one, 1}, DType::UInt8, host_device(), release, held.get());
+  held.release();
+  outside_backend = host_device().backend;
+  outside_bytes += bytes;
+  return pb::reinterpret_steal<pb::object>(wrap(std::move(made)));
+}
+
 using comm::Recorder;
 
 pb::dict told(const Recorder::Entry& e) {
@@ -183,6 +204,7 @@ void init_comm(PyObject* module) {
              Call call{"all_reduce", dtype_of(dtype), timeout, where.c_str(), 0, reduction_of(reduction)};
              released([&] { g.all_reduce_parts(call, pointers(parts), counts); });
            })
+      .def("window", &window)
       .def_static("bytes_for", &comm::Segment::bytes_for, "ranks"_a);
   // Raises what a reduction has no meaning for.
   m.def("_check_reduction", [](const char* op, pb::handle dtype, int reduction) {

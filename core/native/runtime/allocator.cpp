@@ -5,6 +5,8 @@
 #include "runtime/recording_pool.h"
 #include "runtime/recording_state.h"
 #include "runtime/stream.h"
+#include "tensor/home.h"
+#include "tensor/outside.h"
 #include <bit>
 #include <iomanip>
 #include <sstream>
@@ -99,6 +101,8 @@ Storage* DeviceAllocator::allocate(size_t nbytes) {
 Storage* DeviceAllocator::allocate_now(size_t nbytes) {
   if (nbytes == 0) return noted(Storage::make({backend_.id(), index_}, 0, nullptr, nullptr, nullptr, nullptr));
   if (n_waiting_.load(std::memory_order_relaxed)) take_back(false);
+  if (homes_known.load(std::memory_order_relaxed)) [[unlikely]]
+    if (Storage* s = OfferedHomes::take(nbytes, {backend_.id(), index_})) return noted(s);
   if (!cached_ || nbytes > kLargestSmall) return allocate_large(nbytes);
   const int c = small_class(nbytes);
   return thread_slot_ >= 0 ? allocate_own(thread_state(), nbytes, c) : allocate_small(nbytes, c);
@@ -435,7 +439,12 @@ void DeviceAllocator::flush(ThreadState& state) {
 MemoryStats DeviceAllocator::stats() {
   if (thread_slot_ >= 0) flush(thread_state());
   std::lock_guard lock(mutex_);
-  return stats_;
+  MemoryStats found = stats_;
+  if (outside_backend == backend_.id() && index_ == 0) { // as if it had been there since the peak
+    found.allocated += outside_bytes;
+    found.allocated_peak += outside_bytes;
+  }
+  return found;
 }
 
 void DeviceAllocator::reset_peak() {

@@ -34,6 +34,8 @@ class Engine:
     name = "engine"
     quick: QuickCalls | None = None
     takes_parts = False
+    allocates = False
+    by_ranks = False  #: the ranks' own processors do what a collective computes, and nothing else carries it
 
     def __init__(self, rank: int, size: int) -> None:
         self.rank, self.size = rank, size
@@ -57,6 +59,11 @@ class Engine:
         """As :meth:`all_reduce` of one tensor that holds all of these, in place; where ``takes_parts``. Some ranks may
         call the one, some the other."""
         raise self._lacks("all_reduce_parts")
+
+    def allocate(self, size: int, call: Call) -> Any:
+        """Bytes in memory that all ranks map, for each of which this is a collective; where it ``allocates``. Tensors
+        in it are reduced faster than others."""
+        raise self._lacks("allocate_tensor")
 
     def reduce(self, source: Any, target: Any, op: int, root: int, call: Call) -> None:
         """The same on the root alone."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import tesserack as ts
 from tesserack import Tensor
 from tesserack.distributed._engine import Call, Engine
 from tesserack.distributed._group import ProcessGroup, refuse_traced, user_line
@@ -27,6 +28,7 @@ class FakeEngine(Engine):
     """
 
     name = "fake"
+    allocates = True
     moved: tuple[str, int] = ("barrier", 0)  # the last collective, and its bytes
 
     def __init__(self, store: Any, prefix: str, rank: int, size: int, timeout: float) -> None:
@@ -46,6 +48,10 @@ class FakeEngine(Engine):
     def all_reduce(self, source: Any, target: Any, op: int, call: Call) -> None:
         self.moved = "all_reduce", _bytes(source)
         target.copy_(source)
+
+    def allocate(self, size: int, call: Call) -> Any:
+        self.moved = "barrier", 0
+        return ts.zeros(size, dtype=ts.uint8, device="cpu")
 
     def reduce(self, source: Any, target: Any, op: int, root: int, call: Call) -> None:
         self.moved = "reduce", _bytes(source)
@@ -118,9 +124,7 @@ class FakeGroup(ProcessGroup):
         of: Tensor | None = None,
         shape: str = "",
     ) -> Work | None:
-        refuse_traced(op)
-        entry = self.recorder.begin(op, shape or ("" if of is None else shape_text(of)), call.where)
-        work, _ = self._done(op, entry, job, result)
+        work, _ = self._done(op, self.begun(op, call, of, shape), job, result)
         if async_op:
             return work
         work.wait()

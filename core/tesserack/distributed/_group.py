@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any
 
+import tesserack as ts
 from tesserack import Tensor, _native
 from tesserack.distributed._engine import Call, Engine, QuickCalls
 from tesserack.distributed._errors import DistBackendError
@@ -128,6 +129,11 @@ class ProcessGroup:
         event: contextlib.AbstractContextManager[None] = profiler.communicating(name, shapes)
         return event
 
+    def begun(self, op: str, call: Call, of: Tensor | None, shape: str) -> int:
+        """Write down that a collective was called; its entry."""
+        refuse_traced(op)
+        return self.recorder.begin(op, shape or ("" if of is None else shape_text(of)), call.where)
+
     def run(
         self,
         op: str,
@@ -138,9 +144,8 @@ class ProcessGroup:
         of: Tensor | None = None,
         shape: str = "",
     ) -> Work | None:
-        """Do a collective after those before it: now, or by itself."""
-        refuse_traced(op)
-        entry = self.recorder.begin(op, shape or ("" if of is None else shape_text(of)), call.where)
+        """Do a collective after those before it: now, or by itself. ``of``, or ``shape`` as text, is what it is of."""
+        entry = self.begun(op, call, of, shape)
         event = self.profiled(op, of)
 
         def noted() -> Any:
@@ -182,6 +187,30 @@ class ProcessGroup:
             return work
         work.wait()
         return work.source_rank()
+
+    def _get_backend(self, device: Any = None) -> ProcessGroup:
+        """What carries the collectives of a device's tensors: all of them are this group's."""
+        return self
+
+    def supports_tensor_alloc(self, device: Any) -> bool:
+        """Whether :meth:`allocate_tensor` gives memory of a device that collectives are faster with."""
+        return self.engine.allocates and ts.device(device).type == "cpu"
+
+    def allocate_tensor(self, size: int, *, dtype: Any, device: Any) -> Tensor:
+        """A tensor of ``size`` elements in memory that the ranks of one machine share, which :func:`all_reduce` works
+        on where it is. Every rank of the group calls this with the same size, and may then reduce what lies in it: its
+        own elements are a rank's alone otherwise. A process forked from this one sees it too, unlike other tensors.
+        """
+        if not self.supports_tensor_alloc(device):
+            raise RuntimeError(
+                f"allocate_tensor: expected a communicator that shares memory of {device}, got {self.engine.name}; ask "
+                "supports_tensor_alloc, and take empty() elsewhere"
+            )
+        found: list[Tensor] = []
+        size_of = max(1, size) * dtype.itemsize
+        call = self.call()
+        self.run("allocate_tensor", call, lambda: found.append(self.engine.allocate(size_of, call)), False, None)
+        return found[0].view(dtype)[:size]
 
     def close(self) -> None:
         """Finish what is under way and give the communicator up."""

@@ -140,6 +140,8 @@ class LocalEngine(NativeEngine):
 
     name = "local"
     takes_parts = True
+    allocates = True
+    by_ranks = True
 
     def __init__(self, store: Any, prefix: str, rank: int, size: int, timeout: float) -> None:
         super().__init__(rank, size)
@@ -153,6 +155,9 @@ class LocalEngine(NativeEngine):
 
     def all_reduce_parts(self, tensors: Sequence[Any], op: int, call: Call) -> None:
         told(self._group.all_reduce_parts, *lists(tensors), tensors[0].dtype, op, *call)
+
+    def allocate(self, size: int, call: Call) -> Any:
+        return told(self._group.window, size, *call)
 
     def leave(self) -> None:
         """The others see this rank gone at once: what the process still does (``MPI_Finalize``) may wait for them."""
