@@ -1339,6 +1339,7 @@ _increment_version: Any
 _install_operators: Any
 _instructions: Any
 _is_copied: Any
+_is_home_taken: Any
 _is_kernel_used: Any
 _is_loaded: Any
 _is_pinned: Any
@@ -1362,6 +1363,7 @@ _make_sparse: Any
 _manual_seed_all: Any
 _named_results: Any
 _note_fallback: Any
+_offer_home: Any
 _on_backward: Any
 _on_item: Any
 _operator_function: Any
@@ -1430,6 +1432,7 @@ _undo_versions: Any
 _watch_overrides: Any
 _watch_writes: Any
 _will_run: Any
+_withdraw_home: Any
 _withhold_kernels: Any
 _writes_are_guarded: Any
 

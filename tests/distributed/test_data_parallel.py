@@ -17,6 +17,12 @@ def test_ranks_follow_one_process_on_the_whole_batch(launch: Any, ranks: int) ->
     assert done.returncode == 0, done.stderr[-3000:]
 
 
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_gradients_in_the_memory_of_buckets_are_those_of_plain_modules(launch: Any, ranks: int) -> None:
+    done = launch("homes.py", ranks)
+    assert done.returncode == 0 and done.stdout.count("same gradients") == ranks, done.stderr[-3000:]
+
+
 def test_compiled_modules_have_the_gradients_of_plain_ones(launch: Any) -> None:
     done = launch("compiled.py", 2)
     assert done.returncode == 0, done.stderr[-3000:]

@@ -7,6 +7,7 @@
 #include "autograd/saved_tensor.h"
 #include "dispatch/op_handles.h"
 #include "runtime/backend.h"
+#include "tensor/home.h"
 #include "runtime/interpreter.h"
 #include "runtime/interrupts.h"
 #include "runtime/stream.h"
@@ -14,6 +15,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <optional>
 #include <thread>
 
 namespace ts {
@@ -330,6 +332,9 @@ private:
 
   void compute(Node& node, std::span<Tensor> grads, std::span<Tensor> out, EdgeMask wanted) {
     std::vector<Tensor> incoming;
+    std::optional<OfferedHomes> homes;
+    if (homes_known.load(std::memory_order_relaxed) && !options_.create_graph && inputs_.empty()) [[unlikely]]
+      offer_homes(node, homes.emplace());
     bool has_post = node.hooks && !node.hooks->post.empty();
     if (has_post) incoming.assign(grads.begin(), grads.end());
     if (!node.location && !tls_.anomaly) [[likely]]
@@ -344,6 +349,14 @@ private:
                out.size());
       std::move(list.begin(), list.end(), out.begin());
     }
+  }
+
+  // Leaves without a gradient may have a place for one. None is offered where gradients have a history, which may keep
+  // more than the gradient.
+  static void offer_homes(const Node& node, OfferedHomes& homes) {
+    for (const Edge& e : node.edges())
+      if (Tensor* leaf = e.node ? e.node->accumulates_into() : nullptr)
+        if (!grad_of(*leaf).defined()) homes.add(Home::find(leaf->impl()));
   }
 
   // What code of the user's entered within a node and did not leave.

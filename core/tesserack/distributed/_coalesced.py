@@ -85,8 +85,8 @@ def may_be_part(tensor: Tensor, like: Tensor) -> bool:
     )
 
 
-def all_reduce_parts(tensors: Sequence[Tensor], op: Any, made: ProcessGroup) -> Work:
-    """:func:`all_reduce` by itself of tensors on the host that fill their memory, as of one that holds them all, where
+def all_reduce_parts(tensors: Sequence[Tensor], op: Any, made: ProcessGroup, async_op: bool) -> Work | None:
+    """:func:`all_reduce` of tensors on the host that fill their memory, as of one that holds them all, where
     the group's engine ``takes_parts``: none is copied."""
     call, code = made.call(), op.op.value
     parts = [tensor.detach() for tensor in tensors]
@@ -97,9 +97,7 @@ def all_reduce_parts(tensors: Sequence[Tensor], op: Any, made: ProcessGroup) -> 
         for part in parts:
             _native._increment_version(part)
 
-    work = made.run("all_reduce", call, job, True, list(tensors), parts[0], shape)
-    assert work is not None
-    return work
+    return made.run("all_reduce", call, job, async_op, list(tensors), parts[0], shape)
 
 
 def all_gather_coalesced(

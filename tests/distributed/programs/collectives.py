@@ -101,7 +101,7 @@ def parts(seed: int, n: int, me: int) -> None:
     whole = ts.from_numpy(held[me]).to(dtype)
     if rng.integers(2, size=n)[me]:
         apart = [part.clone() for part in whole.split(sizes)]
-        all_reduce_parts(apart, op, dist.group.WORLD).wait()
+        all_reduce_parts(apart, op, dist.group.WORLD, True).wait()
         whole = ts.cat(apart)
     else:
         dist.all_reduce(whole, op)

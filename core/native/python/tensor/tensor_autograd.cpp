@@ -10,10 +10,13 @@
 #include "python/cycles.h"
 #include "python/tensor/tensor_slots.h"
 #include "runtime/empty.h"
+#include "tensor/home.h"
 #include <string_view>
 
 namespace ts::py {
 namespace {
+
+constexpr const char* kHome = "tesserack.home";
 
 bool truth(PyObject* o, bool fallback) {
   if (!o || o == Py_None) return fallback;
@@ -143,6 +146,40 @@ PyObject* post_hook_count(PyObject*, PyObject* tensor) {
     const AutogradMeta* m = autograd_meta(expect_tensor(tensor, "_post_hook_count").impl());
     return PyLong_FromSize_t(m && m->leaf_hooks ? m->leaf_hooks->accumulated.size() : 0);
   });
+}
+
+void release_home(PyObject* capsule) {
+  delete static_cast<std::shared_ptr<Home>*>(PyCapsule_GetPointer(capsule, kHome));
+}
+
+std::shared_ptr<Home>& home_of(PyObject* capsule) {
+  auto* home = static_cast<std::shared_ptr<Home>*>(PyCapsule_GetPointer(capsule, kHome));
+  if (!home) throw_python();
+  return *home;
+}
+
+// _offer_home(leaf, memory): a capsule; the leaf's gradient may be made there from now on.
+PyObject* offer_home(PyObject*, PyObject* args) {
+  return guarded([&] {
+    PyObject *leaf = nullptr, *memory = nullptr;
+    if (!PyArg_ParseTuple(args, "OO", &leaf, &memory)) throw_python();
+    auto held = std::make_unique<std::shared_ptr<Home>>(
+        Home::make(expect_tensor(leaf, "_offer_home").impl(), detach(expect_tensor(memory, "_offer_home"))));
+    PyRef made = checked(PyCapsule_New(held.get(), kHome, release_home));
+    held.release();
+    return made.release();
+  });
+}
+
+PyObject* withdraw_home(PyObject*, PyObject* capsule) {
+  return guarded([&] {
+    home_of(capsule)->withdraw();
+    return none();
+  });
+}
+
+PyObject* is_home_taken(PyObject*, PyObject* capsule) {
+  return guarded([&] { return PyBool_FromLong(home_of(capsule)->is_taken()); });
 }
 
 PyObject* queue_python_callback(PyObject*, PyObject* fn) {
@@ -299,6 +336,9 @@ PyMethodDef g_functions[] = {
     {"_edge_stand_in", edge_stand_in, METH_VARARGS, nullptr},
     {"_increment_version", increment_version, METH_O, nullptr},
     {"_post_hook_count", post_hook_count, METH_O, nullptr},
+    {"_offer_home", offer_home, METH_VARARGS, nullptr},
+    {"_withdraw_home", withdraw_home, METH_O, nullptr},
+    {"_is_home_taken", is_home_taken, METH_O, nullptr},
     {"is_anomaly_check_nan_enabled", py_anomaly_checks_nan, METH_NOARGS,
      "is_anomaly_check_nan_enabled()\n--\n\nWhether anomaly mode refuses NaN gradients."},
     {"_set_anomaly_checks_nan", py_set_anomaly_checks_nan, METH_O, nullptr},

@@ -6,9 +6,10 @@ Li et al., "PyTorch Distributed: Experiences on Accelerating Data Parallel Train
 from __future__ import annotations
 
 import itertools
+import os
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import tesserack as ts
 from tesserack import Tensor, _native
@@ -16,8 +17,9 @@ from tesserack import distributed as dist
 from tesserack.distributed._coalesced import all_reduce_parts, batches, may_be_part
 from tesserack.distributed._grad_bucket import GradBucket
 from tesserack.distributed._world import resolve
+from tesserack.nn.parallel._bucket import Bucket
 
-__all__ = ["Bucket", "Reducer", "assign_buckets", "reducers", "tensors_of"]
+__all__ = ["Reducer", "assign_buckets", "reducers", "tensors_of"]
 
 FIRST_BUCKET_BYTES = 1 << 20  # small, so that communication begins early
 
@@ -53,32 +55,6 @@ def tensors_of(value: Any) -> Iterator[Tensor]:
             yield from tensors_of(getattr(value, name))
 
 
-def held(tensor: Tensor) -> Tensor:
-    """What this rank holds of a tensor: itself, or its part of a DTensor."""
-    part: Tensor = tensor.__dict__.get("_local_tensor", tensor)
-    return part.detach()
-
-
-def _grad_held(parameter: Tensor) -> Tensor:
-    """What this rank holds of a parameter's gradient, which lies as the parameter does."""
-    grad: Any = parameter.grad
-    if "_local_tensor" in parameter.__dict__ and grad.placements != parameter.placements:  # type: ignore[attr-defined]
-        grad = grad.redistribute(placements=parameter.placements)  # type: ignore[attr-defined]
-    part = held(grad)
-    return part.to_dense() if part.layout is not ts.strided else part
-
-
-def _give_grad(parameter: Any, view: Tensor, as_view: bool) -> None:
-    """Make a reduced gradient the parameter's."""
-    spec = parameter.__dict__.get("_spec")
-    alike = parameter.grad is not None and parameter.grad.layout is ts.strided
-    if alike and not as_view and (spec is None or parameter.grad.placements == spec.placements):
-        held(parameter.grad).copy_(view)
-    else:
-        given = view if as_view else view.clone()
-        parameter.grad = given if spec is None else type(parameter)(given, spec)
-
-
 def taken_over(parameter: Tensor) -> bool:
     """Whether optimizers step in a parameter's backward; from now on, only where :func:`step_in_backward` is called."""
     if "_in_backward_optimizers" not in parameter.__dict__:
@@ -94,35 +70,27 @@ def step_in_backward(parameter: Any) -> None:
     parameter.grad = None
 
 
-class Bucket:
-    """Some parameters, and one buffer for their gradients."""
+class _AtTheEnd(NamedTuple):
+    """A reduction that is done by who waits for it, which saves a change of threads."""
 
-    def __init__(self, parameters: list[Tensor]) -> None:
-        self.parameters = parameters
-        sizes = [held(p).numel() for p in parameters]
-        self.buffer = held(parameters[0]).new_zeros(sum(sizes))
-        self._divide(sizes)
-        self.pending = 0
-        self.future: Any = None
-        self.reduced: dict[int, Tensor] = {}  # gradients that are reduced where they are, by place
+    buffer: Tensor
+    parts: list[Tensor] | None
+    group: Any
 
-    def _divide(self, sizes: list[int]) -> None:
-        parts = self.buffer.split(sizes)
-        # A gradient lies as its parameter does, where the parameter fills its memory without a gap.
-        self.views = [
-            part.as_strided(p.shape, p.stride(), part.storage_offset()) if _is_dense(p) else part.view(p.shape)
-            for part, p in zip(parts, map(held, self.parameters), strict=True)
-        ]
-
-    def replace(self, buffer: Tensor) -> None:
-        """Go on with another buffer of the same size."""
-        self.buffer = buffer
-        self._divide([held(p).numel() for p in self.parameters])
+    def wait(self) -> None:
+        """Do it."""
+        if self.parts is None:
+            dist.all_reduce(self.buffer, dist.ReduceOp.AVG, self.group)
+        else:
+            all_reduce_parts(self.parts, dist.ReduceOp.AVG, self.group, False)
 
 
-def _is_dense(tensor: Tensor) -> bool:
-    reach = 1 + sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True))
-    return tensor.numel() > 0 and reach == tensor.numel() and all(s > 0 for s in tensor.stride())
+def _has_spare_processor(made: Any) -> bool:
+    """Whether something can be reduced while this machine's ranks go on with their backward: through shared memory it
+    is they who do it, and a second thread on a rank's processor costs what it saves and a change of threads."""
+    here = int(os.environ.get("LOCAL_WORLD_SIZE", made.size()))
+    there = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return not made.engine.by_ranks or there > here * ts.get_num_threads()
 
 
 reducers: weakref.WeakSet[Reducer] = weakref.WeakSet()  # whose hooks are on their parameters
@@ -141,11 +109,14 @@ class Reducer:
         find_unused: bool,
         static: bool,
         skip_unused: bool = False,
+        together: bool = True,
     ) -> None:
         self.names = {id(parameter): name for name, parameter in named}
         self.group, self.as_views, self.find_unused, self.static = group, as_views, find_unused, static
         self.skip_unused = skip_unused
-        self.buckets = [Bucket(ps) for ps in assign_buckets([p for _, p in named], limits)]
+        made = resolve(group)
+        sharing = made if together else None  # every rank of the group is in here
+        self.buckets = [Bucket(ps, sharing) for ps in assign_buckets([p for _, p in named], limits)]
         self._place = {id(p): (b, k) for b, bucket in enumerate(self.buckets) for k, p in enumerate(bucket.parameters)}
         self.hook: Callable[[GradBucket], Any] | None = None
         self.averages = True  # what a hook returns is what it says, whatever the scale
@@ -162,7 +133,7 @@ class Reducer:
         self._never: set[int] = set()  # got none in the first iteration, where every one is alike
         self._used_once: set[int] | None = None  # what any rank used then
         self._closed: set[int] = set()  # were taken to be unused at the end of a backward that reduced all
-        made = resolve(group)
+        self._meanwhile = made is None or _has_spare_processor(made)
         self._in_place = made is not None and made.engine.takes_parts and not as_views
         self.scale = 1.0  # of averages over fewer ranks than the group's
         self._parameters = [p for _, p in named]
@@ -192,7 +163,7 @@ class Reducer:
         self._left = dict(self._fires)
         for bucket in self.buckets:
             bucket.pending, bucket.future = len(bucket.parameters), None
-            bucket.reduced.clear()
+            bucket.forget()
         self._closed = set()
         if self.static:
             self._unused = self._never
@@ -287,24 +258,30 @@ class Reducer:
             self._next += 1
 
     def _fill(self, bucket: Bucket, k: int) -> None:
-        parameter, view = bucket.parameters[k], bucket.views[k]
-        if parameter.grad is not None and self._stays(parameter, view):
-            bucket.reduced[k] = parameter.grad
-            return
+        parameter = bucket.parameters[k]
         with ts.no_grad():
-            if parameter.grad is None:
-                view.zero_()
-            elif parameter.grad is not view:
-                view.copy_(_grad_held(parameter))
+            if bucket.shared and bucket.is_kept(k):
+                if bucket.is_at_home(k) and (self.as_views or self._is_ours(parameter)):
+                    bucket.at_home.add(k)
+                    return
+                bucket.leave()
+            if not bucket.shared and self._stays(parameter, bucket.views[k]):
+                assert parameter.grad is not None
+                bucket.reduced[k] = parameter.grad
+                return
+            bucket.fill(k)
+
+    def _is_ours(self, parameter: Tensor) -> bool:
+        """Whether nobody else looks at a gradient before the end of the backward."""
+        return id(parameter) in self._used and _native._post_hook_count(parameter) == 1
 
     def _stays(self, parameter: Tensor, view: Tensor) -> bool:
-        """Whether a gradient may be reduced where it is: nobody else looks at it before the end of the backward."""
-        assert parameter.grad is not None
+        """Whether a gradient may be reduced where it is."""
         return (
             self._in_place
             and self.hook is None
-            and id(parameter) in self._used
-            and _native._post_hook_count(parameter) == 1
+            and parameter.grad is not None
+            and self._is_ours(parameter)
             and may_be_part(parameter.grad, view)
         )
 
@@ -319,12 +296,14 @@ class Reducer:
                 bucket.future = self._averaged(bucket)
 
     def _averaged(self, bucket: Bucket) -> Any:
-        if not bucket.reduced:
-            return dist.all_reduce(bucket.buffer, dist.ReduceOp.AVG, self.group, async_op=True)
-        parts = [bucket.reduced.get(k, view) for k, view in enumerate(bucket.views)]
         made = resolve(self.group)
         assert made is not None
-        return all_reduce_parts(parts, dist.ReduceOp.AVG, made)
+        parts = [bucket.reduced.get(k, view) for k, view in enumerate(bucket.views)] if bucket.reduced else None
+        if bucket is self.buckets[-1] or not self._meanwhile:
+            return _AtTheEnd(bucket.buffer, parts, made)
+        if parts is None:
+            return dist.all_reduce(bucket.buffer, dist.ReduceOp.AVG, made, async_op=True)
+        return all_reduce_parts(parts, dist.ReduceOp.AVG, made, True)
 
     def _finish(self) -> None:
         """At the end of a backward: wait for all buckets, and give the gradients back."""
@@ -375,12 +354,7 @@ class Reducer:
         if self.scale != 1 and self.averages:
             for part in (*bucket.reduced.values(), bucket.buffer):
                 part.detach().mul_(self.scale)
-        for k, (parameter, view) in enumerate(zip(bucket.parameters, bucket.views, strict=True)):
-            if used is not None and id(parameter) not in used:
-                continue  # no rank used it: what was there stays
-            if k not in bucket.reduced:
-                _give_grad(parameter, view, self.as_views)
-        bucket.reduced.clear()
+        bucket.give(used, self.as_views)
 
     def _used_anywhere(self) -> set[int]:
         keys = list(self._place)
@@ -391,8 +365,7 @@ class Reducer:
     def reduce_zeros(self) -> None:
         """Take part in a reduction of other ranks without gradients of one's own."""
         for at, bucket in enumerate(self.buckets):
-            bucket.buffer.zero_()
-            bucket.reduced.clear()
+            bucket.clear()
             self._reduce(at)
         self._used.clear()
         used = self._used_in_all()
@@ -404,3 +377,5 @@ class Reducer:
         reducers.discard(self)
         for handle in self._handles:
             handle.remove()
+        for bucket in self.buckets:
+            bucket.forget_homes()

@@ -19,7 +19,8 @@ from tesserack.distributed.algorithms.ddp_comm_hooks.default_hooks import (
 )
 from tesserack.distributed.algorithms.join import Join, Joinable, JoinHook
 from tesserack.nn.modules.module import Module
-from tesserack.nn.parallel._buckets import FIRST_BUCKET_BYTES, Reducer, held, tensors_of
+from tesserack.nn.parallel._bucket import held
+from tesserack.nn.parallel._buckets import FIRST_BUCKET_BYTES, Reducer, tensors_of
 from tesserack.nn.parallel._mixed_precision import _MixedPrecision, called, cast_buffers
 
 __all__ = ["DistributedDataParallel"]
@@ -187,7 +188,7 @@ class DistributedDataParallel(Module, Joinable):
             cast_buffers(module, self.mixed_precision.buffer_dtype, ignored)
         self.reducer = self._reducer_of(named)
 
-    def _reducer_of(self, named: Sequence[tuple[str, Tensor]]) -> Reducer:
+    def _reducer_of(self, named: Sequence[tuple[str, Tensor]], together: bool = True) -> Reducer:
         made = Reducer(
             named,
             self.process_group,
@@ -196,6 +197,7 @@ class DistributedDataParallel(Module, Joinable):
             find_unused=self.find_unused_parameters,
             static=self.static_graph,
             skip_unused=self.skip_all_reduce_unused_params,
+            together=together,
         )
         narrow = None if self.mixed_precision is None else self.mixed_precision.reduced_in
         if narrow is not None:
@@ -360,4 +362,4 @@ class DistributedDataParallel(Module, Joinable):
         super().__setstate__(state)
         self.process_group = dist.group.WORLD
         named = [(n, p) for n, p in self.module.named_parameters() if p.requires_grad]
-        self.reducer = self._reducer_of(named)
+        self.reducer = self._reducer_of(named, together=False)  # some rank may copy a module by itself
