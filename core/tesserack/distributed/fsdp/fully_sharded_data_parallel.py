@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import math
-import os
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -20,7 +19,7 @@ from tesserack.distributed.fsdp._flat_param import FlatGroup, FlatParameter, exp
 from tesserack.distributed.fsdp._optim_state import OptimStateMethods
 from tesserack.distributed.fsdp._places import Place, places_of
 from tesserack.distributed.fsdp._prefixes import FSDP_PREFIX, FSDP_WRAPPED_MODULE, clean_name
-from tesserack.distributed.fsdp._ranks import Ranks
+from tesserack.distributed.fsdp._preparing import HYBRID, auto_wrap, ignored_by, materialize, move, ranks_of
 from tesserack.distributed.fsdp._state import UnitState
 from tesserack.distributed.fsdp.api import (
     BackwardPrefetch,
@@ -39,7 +38,6 @@ from tesserack.distributed.fsdp.api import (
     StateDictSettings,
     StateDictType,
 )
-from tesserack.distributed.fsdp.wrap import CustomPolicy, ModuleWrapPolicy, _or_policy, _Policy, wrap_by
 from tesserack.nn.modules.module import Module
 
 __all__ = [
@@ -62,7 +60,6 @@ __all__ = [
     "StateDictType",
 ]
 
-_HYBRID = (ShardingStrategy.HYBRID_SHARD, ShardingStrategy._HYBRID_SHARD_ZERO2)
 _BROADCAST_BYTES = 250 << 20
 
 
@@ -124,8 +121,8 @@ class FullyShardedDataParallel(OptimStateMethods, Module):
             raise NotImplementedError(
                 "FullyShardedDataParallel: keep_low_precision_grads is absent: gradients are of their parameter's dtype"
             )
-        modules, parameters = _ignored(ignored_modules, ignored_states)
-        self._ranks = _ranks(self.sharding_strategy, process_group, device_mesh)
+        modules, parameters = ignored_by(ignored_modules, ignored_states)
+        self._ranks = ranks_of(self.sharding_strategy, process_group, device_mesh)
         self.process_group = self._ranks.shard if self._ranks.shard is not None else self._ranks.replicate
         if auto_wrap_policy is not None:
             options = {
@@ -140,13 +137,15 @@ class FullyShardedDataParallel(OptimStateMethods, Module):
                 "use_orig_params": use_orig_params,
                 "ignored_states": list(parameters) or None,
             }
-            _auto_wrap(module, auto_wrap_policy, modules, parameters, options, self.mixed_precision)
+            auto_wrap(
+                FullyShardedDataParallel, module, auto_wrap_policy, modules, parameters, options, self.mixed_precision
+            )
         self._fsdp_wrapped_module = module
         places = places_of([module], _is_unit, modules, parameters)
-        _materialize(places, param_init_fn, device_id)
+        materialize(places, param_init_fn, device_id)
         places = places_of([module], _is_unit, modules, parameters)
         if device_id is not None:
-            _move(places, module, device_id)
+            move(places, module, device_id)
         if sync_module_states:
             self._take_first_ranks(places, module)
         self._make_unit(places, cpu_offload or CPUOffload(), use_orig_params)
@@ -160,7 +159,7 @@ class FullyShardedDataParallel(OptimStateMethods, Module):
         state.install(self)
 
     def _pair(self) -> Any:
-        if self.sharding_strategy in _HYBRID:
+        if self.sharding_strategy in HYBRID:
             return self._ranks.shard, self._ranks.replicate
         return self.process_group
 
@@ -403,117 +402,5 @@ def _power_sum(grads: list[Tensor], order: float) -> Tensor:
     return stacked.max() if math.isinf(order) else (stacked**order).sum()
 
 
-# --- construction -----------------------------------------------------------------------------------------------------
-
-
-def _ranks(strategy: ShardingStrategy, group: Any, mesh: Any) -> Ranks:
-    if strategy in _HYBRID:
-        if mesh is not None:
-            if mesh.ndim != 2:
-                raise ValueError(f"HYBRID_SHARD: expected a mesh of 2 dims, got {mesh}")
-            return Ranks(mesh.get_group(1), mesh.get_group(0))
-        if group is None:
-            return Ranks(*_machine_groups())
-        if not isinstance(group, (list, tuple)) or len(group) != 2:
-            raise ValueError("HYBRID_SHARD: Expected process_group to be passed in as a tuple of two groups")
-        return Ranks(*group)
-    chosen = mesh.get_group() if mesh is not None else group if group is not None else _world.get_default_group()
-    return Ranks(None, chosen) if strategy is ShardingStrategy.NO_SHARD else Ranks(chosen)
-
-
-def _machine_groups() -> tuple[Any, Any]:
-    """The ranks of this machine, and those with this rank's number on every machine."""
-    size = _world.get_world_size()
-    width = int(os.environ.get("LOCAL_WORLD_SIZE", size))
-    inner, _ = _world.new_subgroups_by_enumeration([list(range(k, k + width)) for k in range(0, size, width)])
-    outer, _ = _world.new_subgroups_by_enumeration([list(range(k, size, width)) for k in range(width)])
-    return inner, outer
-
-
-def _ignored(modules: Iterable[Module] | None, states: Iterable[Any] | None) -> tuple[set[Module], set[Any]]:
-    given = list(states or ())
-    chosen = [*(modules or ()), *(s for s in given if isinstance(s, Module))]
-    for module in chosen:
-        if not isinstance(module, Module):
-            raise TypeError(f"ignored_modules: expected modules, got {type(module).__name__}")
-    found = {below for module in chosen for below in module.modules()}
-    parameters = {p for module in chosen for p in module.parameters()} | {s for s in given if isinstance(s, Tensor)}
-    return found, parameters
-
-
-def _auto_wrap(
-    module: Module,
-    policy: Any,
-    ignored: set[Module],
-    parameters: set[Any],
-    options: dict[str, Any],
-    mixed: MixedPrecision,
-) -> None:
-    classes = tuple(mixed._module_classes_to_ignore)
-    if mixed.param_dtype is not None and any(isinstance(m, classes) for m in module.modules()):
-        plain = {"mixed_precision": None}
-        for each in module.modules():
-            if isinstance(each, classes):
-                each._wrap_overrides = plain
-                each.register_forward_pre_hook(_cast_up)
-                each.register_forward_hook(functools.partial(_cast_down, mixed.param_dtype))
-        policy = _with_classes(policy, classes, plain)
-    for name, given in list(options.items()):
-        if given is None:
-            del options[name]
-    wrap_by(module, policy, FullyShardedDataParallel, ignored, parameters, options)
-
-
-def _with_classes(policy: Any, classes: tuple[type, ...], overrides: dict[str, Any]) -> Any:
-    """A policy that chooses modules of these classes too."""
-    if not isinstance(policy, _Policy):
-        own = functools.partial(_or_policy, policies=[policy, ModuleWrapPolicy(classes)])
-        return own
-
-    class Both(_Policy):
-        def _run_policy(self, root_module: Module, ignored_modules: Any, root_kwargs: Any) -> Any:
-            more = CustomPolicy(lambda m: dict(overrides) if isinstance(m, classes) else False)
-            chosen = policy._run_policy(root_module, ignored_modules, root_kwargs)
-            return {**chosen, **more._run_policy(root_module, ignored_modules, root_kwargs)}
-
-    return Both()
-
-
-def _cast_up(module: Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
-    return tuple(a.float() if isinstance(a, Tensor) and a.is_floating_point() else a for a in args)
-
-
-def _cast_down(dtype: Any, module: Module, args: Any, output: Any) -> Any:
-    return output.to(dtype) if isinstance(output, Tensor) and output.is_floating_point() else output
-
-
 def _is_unit(module: Any) -> bool:
     return isinstance(module, FullyShardedDataParallel)
-
-
-def _materialize(places: dict[Any, list[Place]], init: Callable[[Module], Any] | None, device_id: Any) -> None:
-    """Give parameters on the meta device memory and values."""
-    owners = {module: None for p, own in places.items() if p.is_meta for module, _ in own}
-    for module in owners:
-        if init is not None:
-            init(module)
-            continue
-        reset = getattr(module, "reset_parameters", None)
-        if reset is None:
-            raise ValueError(
-                f"FullyShardedDataParallel: {type(module).__name__} has parameters on the meta device and no "
-                "reset_parameters; pass param_init_fn"
-            )
-        module.to_empty(device=device_id if isinstance(device_id, (str, ts.device)) else "cpu", recurse=False)
-        with ts.no_grad():
-            reset()
-
-
-def _move(places: dict[Any, list[Place]], module: Module, device_id: Any) -> None:
-    """Bring parameters and buffers to a device: a number is one of their own kind."""
-    for tensor in (*places, *module.buffers()):
-        device = ts.device(tensor.device.type, device_id) if isinstance(device_id, int) else ts.device(device_id)
-        if isinstance(device_id, int) and tensor.device.type == "cpu":
-            continue
-        if tensor.device != device:
-            tensor.data = tensor.data.to(device)
