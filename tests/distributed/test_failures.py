@@ -98,3 +98,14 @@ def test_a_master_that_answers_nothing_is_an_error(launch: Any) -> None:
     """It is stopped while others wait for what it keeps."""
     done = launch("stopped_master.py", 2)
     assert done.returncode == 1 and "TOLD 1: TCPStore: the master at" in done.stdout, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("engine", "what"),
+    [("local", "all_reduce"), ("local", "barrier"), ("local", "window"), ("tcp", "all_reduce"), ("tcp", "barrier")],
+)
+def test_a_rank_that_waits_is_interrupted_and_the_others_are_told(launch: Any, engine: str, what: str) -> None:
+    done = launch("interrupted.py", 3, what, engine)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert "rank 0: KeyboardInterrupt" in done.stdout and done.stdout.count(": told") == 2, done.stdout
+    assert done.stdout.count("rank 0 was interrupted") == 2, done.stdout
