@@ -27,6 +27,7 @@ public:
   Tracer(const Tracer&) = delete;
   Tracer& operator=(const Tracer&) = delete;
   static Tracer* current();                             // of this thread, while it writes down what runs; NULL else
+  bool takes_views() const { return takes_views_; }     // that no operator has made
   const std::string& failed() const { return failed_; } // why a lenient one has ended; ""
 
   // Before begin(), or of what is not the program's. A tensor given twice is one input twice.

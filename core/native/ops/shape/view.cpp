@@ -171,6 +171,7 @@ Tensor unsqueeze(const Tensor& self, int64_t dim) {
 
 Tensor alias_of(const Tensor& self) { return make_view(self, self.sizes(), self.strides(), self->byte_offset); }
 Tensor detach_of(const Tensor& self) { return shallow_copy(self); }
+Tensor data_of(const Tensor& self) { return shallow_copy(self, true); }
 
 // The gradient of a view that keeps all elements in order.
 void reshape_back(GradContext& c) { c.set(0, ops::reshape(c.grad(), c.sizes(0))); }
@@ -267,6 +268,12 @@ TS_OPERATORS(view) {
       .hidden()
       .gradient([](GradContext& c) { c.set(0, c.grad()); })
       .doc("A view with the same geometry.");
+  def("_data(Tensor(a) self) -> Tensor(a)")
+      .body<data_of>()
+      .untracked_view()
+      .not_differentiable()
+      .hidden()
+      .doc("`self.data` as a step of a graph: the same data without its history, and a version of its own.");
   def("detach(Tensor(a) self) -> Tensor(a)")
       .body<detach_of>()
       .untracked_view()

@@ -1,6 +1,7 @@
 // a.shape, a.dtype, a.grad and the other attributes of tensors.
 #include "autograd/meta.h"
 #include "dispatch/op_handles.h"
+#include "graph/tracer.h"
 #include "python/autograd/node_object.h"
 #include "python/calls/parse.h"
 #include "python/graph/traced_size.h"
@@ -64,8 +65,16 @@ TS_GETTER(get_is_meta, PyBool_FromLong(t.device().is_meta()))
 TS_GETTER(get_false, Py_NewRef(Py_False))
 TS_GETTER(get_real, is_complex(t.dtype()) ? wrap(ops::real(t)) : Py_NewRef(self))
 TS_GETTER(get_imag, wrap(ops::imag(t)))
-// What has no memory has its class make one of its kind.
-TS_GETTER(get_data, wrap(traced_int || t->keys & key_bit(key::Python) ? ops::detach(t) : shallow_copy(t, true)))
+const Op kData("_data");
+
+// What has no memory has its class make one of its kind; a graph that takes no other views has an operator for it.
+Tensor data_of(const Tensor& t) {
+  if (traced_int || t->keys & key_bit(key::Python)) return ops::detach(t);
+  if (const graph::Tracer* tracer = graph::Tracer::current(); tracer && !tracer->takes_views()) [[unlikely]]
+    return kData(t);
+  return shallow_copy(t, true);
+}
+TS_GETTER(get_data, wrap(data_of(t)))
 
 Tensor reversed_dims(const Tensor& t) {
   Dims order(static_cast<size_t>(t.ndim()));
