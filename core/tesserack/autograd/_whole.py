@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from tesserack import _native
 
-__all__ = ["add_entry", "entries", "item_takers", "keeps_itself", "own_state", "take", "takers", "whole"]
+__all__ = ["add_entry", "entries", "item_takers", "keeps_itself", "own_state", "take", "takers", "whole", "whole_made"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 C = TypeVar("C", bound=type)
@@ -61,6 +61,24 @@ def whole(function: F, computes: bool = False) -> F:
 
     add_entry(call)
     return call  # type: ignore[return-value]
+
+
+def whole_made(function: F) -> F:
+    """Decorator: calls of the function, which the captured run itself may make, stand whole in graphs. It computes."""
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if takers:
+            found = take(_call, (call, args, kwargs), {}, computes=True)
+            if found is not NotImplemented:
+                return found
+        return function(*args, **kwargs)
+
+    return call  # type: ignore[return-value]
+
+
+def _call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return function(*args, **kwargs)
 
 
 def keeps_itself(cls: C) -> C:

@@ -8,6 +8,7 @@ from typing import Any, TypeVar, cast
 from tesserack import _native
 from tesserack._native import Tensor, enable_grad
 from tesserack.autograd._run import grad
+from tesserack.autograd._whole import whole
 
 __all__ = ["hessian", "hvp", "jacobian", "jvp", "vhp", "vjp"]
 
@@ -15,8 +16,10 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def _recording(function: F) -> F:
-    """The function run with gradients recorded, whatever the mode: what it gives is detached unless asked for."""
-    return cast(F, enable_grad()(function))
+    """The function run with gradients recorded, whatever the mode: what it gives is detached unless asked for. Graphs
+    hold calls of it whole.
+    """
+    return whole(cast(F, enable_grad()(function)), computes=True)
 
 
 def _tuple(values: Any, what: str, name: str) -> tuple[tuple[Tensor, ...], bool]:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from functools import wraps
+from functools import partial, wraps
 from typing import Any
 
 import tesserack as ts
 from tesserack import Tensor, _native
 from tesserack.autograd._run import grad as run_grad
+from tesserack.autograd._whole import whole, whole_made
 from tesserack.autograd.function import batching
 from tesserack.autograd.graph import disable_saved_tensors_hooks
 from tesserack.func._batched import Unbatchable, bottom, lifted, rewrapped
@@ -197,6 +198,7 @@ def grad_and_value(func: Callable[..., Any], argnums: int | tuple[int, ...] = 0,
     """
 
     @_named_as(func)
+    @whole_made
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         keep = outer_gradients(args, kwargs)
         places, single = chosen("grad", args, argnums)
@@ -318,6 +320,7 @@ def _depend(outputs: list[Tensor], inputs: list[Tensor]) -> None:
             )
 
 
+@partial(whole, computes=True)
 def jvp(func: Callable[..., Any], primals: Any, tangents: Any, *, strict: bool = False, has_aux: bool = False) -> Any:
     """``(output, J v)`` or ``(output, J v, aux)`` for tuples of primals and tangents of the same structure.
 

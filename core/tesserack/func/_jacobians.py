@@ -7,6 +7,7 @@ from typing import Any
 
 import tesserack as ts
 from tesserack import Tensor
+from tesserack.autograd._whole import whole_made
 from tesserack.func._batched import draws_refused
 from tesserack.func._gradients import (
     chosen,
@@ -65,6 +66,7 @@ def _jacobian(
     *,
     draws: bool = True,
 ) -> Any:
+    @whole_made
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         keep = outer_gradients(args, kwargs)
         places, single = chosen(name, args, argnums)

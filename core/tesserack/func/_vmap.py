@@ -9,7 +9,7 @@ from typing import Any
 
 import tesserack as ts
 from tesserack import Tensor, _native
-from tesserack.autograd._whole import take, takers
+from tesserack.autograd._whole import whole_made
 from tesserack.autograd.function import VmapInfo, batching
 from tesserack.func._batched import (
     BadOutput,
@@ -126,11 +126,8 @@ def vmap(
         raise ValueError(f"vmap: chunk_size should be None or greater than 0. (got {chunk_size})")
 
     @wraps(func)
+    @whole_made
     def wrapper(*args: Any, **kwargs: Any) -> Any:
-        if takers:
-            found = take(_call, (wrapper, args, kwargs), {}, computes=True)
-            if found is not NotImplemented:
-                return found
         leaves, spec = tree_flatten(args, _hides_itself)
         if not isinstance(in_dims, (int, tuple)):
             raise ValueError(f"vmap: expected in_dims to be an int or a tuple as the arguments, got {in_dims!r}")
@@ -157,10 +154,6 @@ def vmap(
         return _stacked(results, out_spec, out_dims, found)
 
     return wrapper
-
-
-def _call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    return function(*args, **kwargs)
 
 
 def _mapped(leaves: list[Any], dims: list[Any]) -> list[Any]:

@@ -272,6 +272,8 @@ def _put_nowhere(call: WholeCall) -> Any:
 @functools.lru_cache(maxsize=4096)
 def _writes(code: types.CodeType) -> tuple[tuple[int, str], ...]:
     """Globals and attributes that a code writes, with lines; not attributes of its first argument, a context."""
+    if code.co_filename == contextlib.__file__:
+        return ()  # its contexts write to themselves
     whole = [*dis.get_instructions(code)]
     lines = lines_of(whole, code)
     found = []

@@ -1,0 +1,120 @@
+"""Transforms of functions within compiled ones, as parts of one graph, and `.data` of tensors there."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import tesserack as ts
+from tesserack import nn
+from tesserack.autograd import functional
+from tesserack.func import functional_call, grad, grad_and_value, hessian, jacfwd, jacrev, jvp, vmap
+
+NET = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 3))
+W = ts.randn(4)
+CALLS = 3
+
+
+def wave(x: ts.Tensor) -> ts.Tensor:
+    return (x * W).sin().sum()
+
+
+def descent(x: ts.Tensor) -> dict[str, ts.Tensor]:
+    params = dict(NET.named_parameters())
+    found = grad(lambda p, x: functional_call(NET, p, (x,)).square().mean())(params, x)
+    return {name: param - 0.1 * found[name] for name, param in params.items()}
+
+
+def both(x: ts.Tensor) -> ts.Tensor:
+    gradient, value = grad_and_value(lambda y: (y * y).sum())(x)
+    return gradient + value
+
+
+PROGRAMS: dict[str, Callable[[ts.Tensor], Any]] = {
+    "grad": lambda x: grad(wave)(x) * 2,
+    "grad of grad": lambda x: grad(grad(lambda t: t**3))(x.sum()),
+    "grad by parameters": descent,
+    "grad_and_value": both,
+    "jacrev": lambda x: jacrev(lambda y: NET(y))(x).sum(-1) + 1,
+    "jacfwd": lambda x: jacfwd(wave)(x) + x,
+    "hessian": lambda x: hessian(lambda y: NET(y).square().sum())(x),
+    "jvp": lambda x: jvp(NET, (x,), (ts.ones_like(x),))[1] * 2,
+    "vmap of grad": lambda x: vmap(grad(wave))(ts.stack([x, x * 2])),
+    "functional.jacobian": lambda x: functional.jacobian(NET, x, create_graph=True) + 1,
+    "functional.hvp": lambda x: functional.hvp(wave, x, W, create_graph=True)[1] + 1,
+}
+
+
+def run(program: Callable[[ts.Tensor], Any], x: ts.Tensor) -> Any:
+    """Results, which of them are recorded, and their gradients."""
+    results = ts.utils._pytree.tree_leaves(program(x))
+    recorded = [t for t in results if t.requires_grad]
+    by = [*NET.parameters(), x]
+    grads: Any = ()
+    if recorded:
+        total = sum(t.square().sum() for t in recorded)
+        grads = ts.autograd.grad(total, [t for t in by if t.requires_grad], allow_unused=True)
+    return (
+        [t.tolist() for t in results],
+        [t.requires_grad for t in results],
+        [g if g is None else g.tolist() for g in grads],
+    )
+
+
+@pytest.mark.parametrize("requires_grad", [False, True])
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_transforms_are_part_of_a_graph(name: str, requires_grad: bool) -> None:
+    compiled = ts.compile(PROGRAMS[name], fullgraph=True)
+    for _ in range(CALLS):
+        x = ts.randn(4, requires_grad=requires_grad)
+        assert run(compiled, x) == run(PROGRAMS[name], x)
+
+
+def test_what_a_transformed_function_closes_over_has_to_be_an_argument() -> None:
+    def program(x: ts.Tensor) -> ts.Tensor:
+        scale = x.sum()
+        return grad(lambda y: (y * scale).sum())(x)
+
+    compiled = ts.compile(program)
+    for x in (ts.ones(3), ts.full((3,), 2.0), ts.full((3,), 5.0)):
+        for _ in range(CALLS):
+            assert compiled(x).equal(program(x))
+
+
+def test_averages_by_data_are_part_of_a_step() -> None:
+    """Writes to `.data` are no new version: what was saved before stays good, in the graph as in Python."""
+    x, target = ts.randn(16, 4), ts.randn(16, 3)
+
+    def losses(compile: bool) -> tuple[list[float], list[Any]]:
+        net, average = copy.deepcopy(NET), copy.deepcopy(NET)
+        optimizer = ts.optim.SGD(net.parameters(), lr=0.1)
+
+        def step() -> float:
+            optimizer.zero_grad()
+            loss = (net(x) - target).square().mean()
+            for mean, param in zip(average.parameters(), net.parameters(), strict=True):
+                mean.data.mul_(0.9).add_(param.data, alpha=0.1)
+                param.data.mul_(0.99)
+            loss.backward()
+            optimizer.step()
+            return loss.item()
+
+        call = ts.compile(step, fullgraph=True) if compile else step
+        return [call() for _ in range(5)], [p.tolist() for p in [*net.parameters(), *average.parameters()]]
+
+    assert losses(True) == losses(False)
+
+
+def test_data_of_what_the_run_made() -> None:
+    def program(x: ts.Tensor) -> ts.Tensor:
+        y = x.clone()
+        y.data.mul_(2)
+        return y * x.data
+
+    compiled = ts.compile(program, fullgraph=True)
+    for _ in range(CALLS):
+        x = ts.randn(4, requires_grad=True)
+        assert compiled(x).equal(program(x))
+        assert ts.autograd.grad(compiled(x).sum(), x)[0].equal(ts.autograd.grad(program(x).sum(), x)[0])
