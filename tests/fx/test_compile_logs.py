@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import warnings
 from collections.abc import Iterator
 
 import pytest
@@ -71,3 +72,14 @@ def test_programs_switch_it(caplog: pytest.LogCaptureFixture) -> None:
     logs.switch(["-all"])
     ts.compile(function)(ts.ones(4))
     assert not caplog.records
+
+
+@pytest.mark.usefixtures("_quiet")
+def test_names_that_tell_nothing_are_warned_of_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logs, "_warned", set())
+    with pytest.warns(UserWarning, match="got 'grahps', which tells nothing here; those that do: .*graphs"):
+        logs.switch(["grahps", " +Breaks", "-inductor", ""], warn=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        logs.switch(["grahps", "all"], warn=True)
+        logs.switch(["inductor"])  # as programs note it
