@@ -15,6 +15,7 @@ import pytest
 import tesserack as ts
 import tesserack.nn.functional as F
 from tesserack import nn
+from tesserack.jit._compile import compiled as compiled_module
 from tesserack.jit._compile.compiled import config
 
 X = ts.tensor([[1.0, -2.0], [3.0, 4.0]])
@@ -394,8 +395,13 @@ def test_shapes_are_graphs_up_to_a_limit():
 
 
 def test_small_programs_are_run_by_python(monkeypatch):
+    """Where a graph is not quicker, or cannot be measured."""
     monkeypatch.setitem(config, "smallest", 3)
+    monkeypatch.setattr(compiled_module, "why_plain", lambda *given: "slow")
     compiled = ts.compile(lambda x: x * 2 + 1)
+    compiled(X)
+    assert compiled._compiled.plain and compiled._compiled.notes == ["it has 2 operators: slow"]
+    compiled = ts.compile(lambda x: x + ts.rand(2, 2))
     compiled(X)
     assert compiled._compiled.plain and "operators" in compiled._compiled.notes[0]
     compiled = ts.compile(lambda x: x * 2 + 1, fullgraph=True)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import copy
 import gc
+import inspect
+import pickle
 import weakref
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import tesserack as ts
 import tesserack.nn.functional as F
 from tesserack import compiler, nn
+from tesserack.jit._compile import choice
 from tesserack.jit._compile.compiled import Compiled
 
 SCALE = 2.0
@@ -18,6 +22,11 @@ SCALE = 2.0
 def chain(x: ts.Tensor, plus: float = 1.0) -> ts.Tensor:
     y = ((x * SCALE + plus).relu() * x - 0.5).abs()
     return ((y + x) * 0.25).sigmoid().tanh()
+
+
+@ts.compile
+def shared(x: ts.Tensor) -> ts.Tensor:
+    return chain(x)
 
 
 @pytest.fixture
@@ -88,20 +97,133 @@ def test_errors_are_those_of_python(looked: list[Any]) -> None:
         rows(bad)
     with pytest.raises(IndexError) as same:
         compiled(bad)
-    assert str(same.value) == str(told.value) and looked
+    assert str(same.value) == str(told.value) and not looked
     assert compiled(good).equal(rows(good))
 
 
-def test_several_results_and_plain_functions(looked: list[Any]) -> None:
-    both = ts.compile(lambda x: (chain(x), chain(x) + 1))
-    few = ts.compile(lambda x: x + 1)
-    x = ts.randn(8)
+def test_several_results(looked: list[Any]) -> None:
+    kept = nn.Parameter(ts.ones(2))
+
+    def several(x: ts.Tensor, k: int) -> Any:
+        y = chain(x)
+        return {"sum": y.sum(), "parts": [y, (y + 1, x, None)], 3: (), "kept": kept, "k": k, "same": y}
+
+    compiled, x = ts.compile(several), ts.randn(8)
     for _ in range(4):
-        first, second = both(x)
+        compiled(x, k=2)
+    looked.clear()
+    got, expected = compiled(x, k=2), several(x, k=2)
+    assert not looked and [*got] == [*expected]
+    assert got["parts"][0] is got["same"] and got["parts"][1][1] is x and got["kept"] is kept
+    leaves = [ts.utils._pytree.tree_flatten(value) for value in (got, expected)]
+    assert leaves[0][1] == leaves[1][1]
+    for a, b in zip(leaves[0][0], leaves[1][0], strict=True):
+        assert a.equal(b) if isinstance(a, ts.Tensor) else a == b
+    got["parts"].append(1)
+    assert len(compiled(x, k=2)["parts"]) == 2
+
+
+def test_whole_steps(looked: list[Any]) -> None:
+    """With calls of Python between their graphs, and a number as the result."""
+    nets = []
+    for way in range(2):
+        ts.manual_seed(0)
+        net = nn.Sequential(*[layer for _ in range(4) for layer in (nn.Linear(4, 4), nn.GELU())])
+        optimizer = ts.optim.AdamW(net.parameters(), lr=0.01)
+
+        def step(x: ts.Tensor, net: Any = net, optimizer: Any = optimizer) -> float:
+            optimizer.zero_grad()
+            loss = net(x).square().mean()
+            loss.backward()
+            nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+            optimizer.step()
+            return loss.item()
+
+        run = ts.compile(step, fullgraph=True) if way else step
+        ts.manual_seed(1)
+        losses = [run(ts.randn(3, 4)) for _ in range(6)]
+        looked.clear()
+        losses.append(run(ts.randn(3, 4)))
+        assert not looked and all(type(loss) is float for loss in losses)
+        nets.append((losses, [*net.parameters()]))
+    assert nets[0][0] == nets[1][0] and all(a.equal(b) for a, b in zip(nets[0][1], nets[1][1], strict=True))
+
+
+def test_results_that_take_python_to_be_made(looked: list[Any]) -> None:
+    class Pair(NamedTuple):
+        first: ts.Tensor
+        second: ts.Tensor
+
+    compiled, x = ts.compile(lambda x: Pair(chain(x), x)), ts.randn(4)
+    for _ in range(4):
+        compiled(x)
+    looked.clear()
+    got = compiled(x)
+    assert type(got) is Pair and got.first.equal(chain(x)) and got.second is x and looked
+
+
+def test_plain_functions(looked: list[Any]) -> None:
+    few, x = ts.compile(lambda x: x + 1), ts.randn(8)
+    for _ in range(4):
         few(x)
-    assert first.equal(chain(x)) and second.equal(chain(x) + 1)
     looked.clear()
     assert few(x).equal(x + 1) and not looked
+
+
+@pytest.mark.parametrize("quicker", [False, True])
+def test_small_graphs_are_measured(quicker: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    taken = {0: [], 1: []}
+
+    def seconds(call: Any, args: Any, kwargs: Any, calls: int) -> float:
+        taken[call is not few].append(calls)
+        return 1e-6 if (call is few) == quicker else 2e-6
+
+    monkeypatch.setattr(choice, "_seconds", seconds)
+    few = lambda x: (x * 2 + 1).relu()  # noqa: E731
+    compiled, x = ts.compile(few), ts.randn(8)
+    for _ in range(4):
+        assert compiled(x).equal(few(x))
+    assert taken[0] and taken[1] and compiled._compiled.plain == quicker
+    told = "\n".join(compiler.explain(compiled)(x).planned)
+    assert ("Python takes 1.00 us for a call, and a graph 2.00 us" in told) == quicker
+    assert ("3 operators" in told) == quicker and ("1 kernels" in told) != quicker
+
+
+def test_a_compiled_function_is_like_the_function() -> None:
+    class Scaled:
+        scale = 2.0
+
+        @ts.compile
+        def by(self, x: ts.Tensor, plus: float = 1.0) -> ts.Tensor:
+            "Of a class."
+            return chain(x * self.scale, plus=plus)
+
+    x, scaled = ts.randn(4), Scaled()
+    for _ in range(4):
+        assert scaled.by(x).equal(chain(x * 2.0))
+        assert Scaled.by(scaled, plus=0.0, x=x).equal(chain(x * 2.0, 0.0))
+    assert Scaled.by.__name__ == "by" and Scaled.by.__doc__ == "Of a class." and Scaled.by.__defaults__ == (1.0,)
+    assert [*inspect.signature(scaled.by).parameters] == ["x", "plus"]
+    assert inspect.getsource(Scaled.by).strip().startswith("@ts.compile")
+    assert copy.deepcopy(shared) is shared and pickle.loads(pickle.dumps(shared)) is shared
+    assert repr(shared) == repr(shared.__wrapped__) and weakref.ref(shared)() is shared
+    shared.mark = 3
+    assert shared.mark == vars(shared)["mark"] == 3 and callable(shared) and not hasattr(shared, "other")
+    with pytest.raises(TypeError, match="missing 1 required positional argument: 'x'"):
+        shared()
+    with pytest.raises(TypeError, match="unexpected keyword argument 'z'"):
+        shared(x, z=1)
+
+
+def test_compiled_functions_within_others() -> None:
+    @ts.compile
+    def outer(x: ts.Tensor) -> ts.Tensor:
+        return shared(x) + chain(x)
+
+    x = ts.randn(4)
+    for _ in range(4):
+        assert outer(x).equal(chain(x) + chain(x))
+    assert outer._compiled._count == 1 and not outer._compiled.plain
 
 
 def test_what_is_compiled_is_let_go() -> None:

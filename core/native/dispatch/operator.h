@@ -179,6 +179,18 @@ private:
   ThreadState& state_;
   KeySet saved_;
 };
+// These are not included, whoever has included them.
+class WithoutKeys {
+public:
+  explicit WithoutKeys(KeySet keys) : state_(thread_state()), saved_(state_.include) { state_.include &= ~keys; }
+  ~WithoutKeys() { state_.include = saved_; }
+  WithoutKeys(const WithoutKeys&) = delete;
+  WithoutKeys& operator=(const WithoutKeys&) = delete;
+
+private:
+  ThreadState& state_;
+  KeySet saved_;
+};
 class IncludeKeys {
 public:
   explicit IncludeKeys(KeySet keys) : state_(thread_state()), saved_(state_.include) { state_.include |= keys; }

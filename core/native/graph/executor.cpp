@@ -117,32 +117,31 @@ bool tells_more(const Error& error) { // than its text: a Python exception, an i
 
 } // namespace
 
-std::vector<Tensor> Executor::run(std::span<const Tensor> inputs, std::span<const Tensor> captures,
-                                  const std::function<void(Id)>& on_guard) const {
-  return run_any(inputs, captures, on_guard, nullptr);
+std::vector<Tensor> Executor::run_last(std::vector<Tensor> inputs) const {
+  std::vector<Tensor> out;
+  run_any(inputs, {}, {}, out, &inputs);
+  return out;
 }
 
-std::vector<Tensor> Executor::run_last(std::vector<Tensor> inputs) const { return run_any(inputs, {}, {}, &inputs); }
-
-std::vector<Tensor> Executor::run_any(std::span<const Tensor> inputs, std::span<const Tensor> captures,
-                                      const std::function<void(Id)>& on_guard, std::vector<Tensor>* last) const {
+void Executor::run_any(std::span<const Tensor> inputs, std::span<const Tensor> captures,
+                       const std::function<void(Id)>& on_guard, std::vector<Tensor>& out,
+                       std::vector<Tensor>* last) const {
   if (captures.empty()) captures = g_.captured;
   expect_tensors(g_, g_.inputs, inputs, "input");
   expect_tensors(g_, g_.captures, captures, "capture");
   if (when_ != Plans::Never && may_plan()) {
     PlanCache::Found found = plans_->find(inputs, captures, when_ != Plans::Again);
-    std::vector<Tensor> out;
-    if (found.plan && found.plan->run(inputs, captures, on_guard, out, last)) return out;
-    if (found.make) return run_watched(inputs, captures, on_guard);
-    if (found.region) return run_region(*this, found.region, inputs, captures, on_guard, when_ != Plans::Again);
+    if (found.plan && found.plan->run(inputs, captures, on_guard, out, last)) return;
+    if (found.make) return void(out = run_watched(inputs, captures, on_guard));
+    if (found.region)
+      return void(out = run_region(*this, found.region, inputs, captures, on_guard, when_ != Plans::Again));
   }
   std::unique_ptr<State> taken = state_with(inputs, captures); // after an error it goes
   if (last) last->clear();
   taken->outer = Tracer::current();
   if (taken->outer) taken->outer_ids.assign(g_.values.size(), kNone);
-  std::vector<Tensor> out = run_steps(*taken, on_guard, nullptr);
+  out = run_steps(*taken, on_guard, nullptr);
   give_back(std::move(taken));
-  return out;
 }
 
 std::vector<Tensor> Executor::call_operators(std::span<const Tensor> inputs, std::span<const Tensor> captures,

@@ -27,7 +27,16 @@ public:
   // `captures`: what stands for the graph's own, where they are given. Guards that come out otherwise than when the
   // program was written down are told to `on_guard`, with the node. Errors of operators name the user's line.
   std::vector<Tensor> run(std::span<const Tensor> inputs, std::span<const Tensor> captures,
-                          const std::function<void(Id node)>& on_guard) const;
+                          const std::function<void(Id node)>& on_guard) const {
+    std::vector<Tensor> out;
+    run(inputs, captures, on_guard, out);
+    return out;
+  }
+  // Into an empty list, whose memory may be kept from run to run.
+  void run(std::span<const Tensor> inputs, std::span<const Tensor> captures,
+           const std::function<void(Id node)>& on_guard, std::vector<Tensor>& out) const {
+    run_any(inputs, captures, on_guard, out, nullptr);
+  }
   // For the last time: inputs go as soon as nobody needs them any more.
   std::vector<Tensor> run_last(std::vector<Tensor> inputs) const;
   // Calls the operators one by one, whoever plans. `now`: where the running node is told.
@@ -44,8 +53,8 @@ private:
   friend struct PlanRun;
   struct Step;
   struct State;
-  std::vector<Tensor> run_any(std::span<const Tensor> inputs, std::span<const Tensor> captures,
-                              const std::function<void(Id)>& on_guard, std::vector<Tensor>* last) const;
+  void run_any(std::span<const Tensor> inputs, std::span<const Tensor> captures,
+               const std::function<void(Id)>& on_guard, std::vector<Tensor>& out, std::vector<Tensor>* last) const;
   std::vector<Tensor> run_steps(State& state, const std::function<void(Id)>& on_guard, Id* now) const;
   std::unique_ptr<State> state_with(std::span<const Tensor> inputs, std::span<const Tensor> captures) const;
   std::vector<Tensor> run_watched(std::span<const Tensor> inputs, std::span<const Tensor> captures,

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from types import FunctionType, ModuleType
 from typing import Any
 
+from tesserack import _native
 from tesserack._native import Tensor
 from tesserack.fx._aggregate import map_aggregate
 from tesserack.fx._compatibility import compatibility
@@ -290,6 +291,8 @@ trace_with(Tracer)
 
 def _plain_function(function: Any) -> Any:
     """A function with code of its own: of an object that is called, or of a method with what it is bound to."""
+    if isinstance(function, _native._CompiledFunction):
+        return _plain_function(function.__wrapped__)
     if isinstance(function, FunctionType):
         return function
     if inspect.ismethod(function):

@@ -213,7 +213,7 @@ public:
     std::vector<Tensor> in = tensors_of(inputs, "graph"), held;
     if (captures) held = tensors_of(captures, "graph");
     if (only_fitting && !executor_->fits(in, held)) Py_RETURN_NONE;
-    const Include without(outside_ ? key_bit(key::Autocast) : 0);
+    const WithoutKeys inside(outside_ ? key_bit(key::Autocast) : 0);
     std::function<void(Id)> told;
     if (on_guard && on_guard != Py_None) told = [on_guard](Id n) { pb::handle{on_guard}(n); };
     return objects_of(executor_->run(in, held, told)).release().ptr();
@@ -232,28 +232,11 @@ public:
     return out;
   }
 
-  // Whether gradients of a captured tensor are told to somebody, who sees in which order they come.
-  bool hooked() const {
-    return std::ranges::any_of(executor_->graph().captured, [](const Tensor& t) {
-      const AutogradMeta* meta = autograd_meta(t.impl());
-      return meta && (meta->leaf_hooks || (meta->accumulator && meta->accumulator->hooks));
-    });
-  }
-
   std::vector<std::string> why_called() const { return executor_->plans().why_called(); }
   const std::shared_ptr<graph::Executor>& executor() const { return executor_; }
+  bool outside() const { return outside_; }
 
 private:
-  class Include { // without some keys
-  public:
-    explicit Include(KeySet gone) : before_(thread_state().include) { thread_state().include &= ~gone; }
-    ~Include() { thread_state().include = before_; }
-    Include(const Include&) = delete;
-    Include& operator=(const Include&) = delete;
-
-  private:
-    KeySet before_;
-  };
   std::shared_ptr<graph::Executor> executor_;
   bool outside_;
 };
@@ -292,9 +275,11 @@ void add_methods(const pb::object& type, std::span<PyMethodDef> methods) {
 
 } // namespace
 
+bool is_runner(const pb::object& object) { return pb::isinstance<Runner>(object); }
 std::shared_ptr<const graph::Executor> executor_of(const pb::object& runner) {
   return runner.cast<const Runner&>().executor();
 }
+bool runs_outside(const pb::object& runner) { return runner.cast<const Runner&>().outside(); }
 
 void define_graph(pb::module_& m) {
   pb::class_<Graph, std::shared_ptr<Graph>>(m, "_Graph")
@@ -359,7 +344,6 @@ void define_graph(pb::module_& m) {
            pb::arg("outside") = false)
       .def("plans", &Runner::plans)
       .def("why_called", &Runner::why_called)
-      .def("hooked", &Runner::hooked)
       .def("fits", &Runner::fits, pb::arg("inputs"), pb::arg("captures") = pb::tuple());
   add_methods(m.attr("_GraphRunner"), g_run_methods);
 }

@@ -6,6 +6,8 @@
 
 namespace ts::py_runtime {
 
-std::shared_ptr<const graph::Executor> executor_of(const pybind11::object& runner); // of a _GraphRunner
+bool is_runner(const pybind11::object& object); // a _GraphRunner
+std::shared_ptr<const graph::Executor> executor_of(const pybind11::object& runner);
+bool runs_outside(const pybind11::object& runner); // of all autocast regions
 
 } // namespace ts::py_runtime

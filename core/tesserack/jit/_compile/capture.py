@@ -10,7 +10,7 @@ from tesserack import Tensor
 from tesserack.jit._compile.before import Before, Seeds
 from tesserack.jit._compile.dependencies import Dependencies
 from tesserack.jit._compile.errors import NotProved
-from tesserack.jit._compile.results import Maker, Makers, tensors_of
+from tesserack.jit._compile.results import Makers, tensors_of
 from tesserack.jit._compile.state import PLAIN, Tokens, settings
 from tesserack.jit._compile.steps import Steps
 from tesserack.jit._compile.watch import Watch
@@ -136,7 +136,7 @@ def _captured(
         if isinstance(leaf, Tensor):
             results.append(place(leaf))
         elif id(leaf) in numbers:
-            results.append(("made", _number(place(numbers[id(leaf)][1])[1])))
+            results.append(("number", place(numbers[id(leaf)][1])[1]))
         elif isinstance(leaf, PLAIN) or id(leaf) in held:
             results.append(("value", leaf))
         else:
@@ -147,10 +147,6 @@ def _captured(
     if recorder.changed and (catcher := dependencies.catches()):
         raise NotProved(f"{catcher} goes on after errors, and what is written or drawn before them stays so")
     return Capture(module, results, spec, dependencies, recorder.changed, inputs)
-
-
-def _number(output: int) -> Maker:
-    return lambda outputs, inputs, made: outputs[output].item()
 
 
 def _refuse_held_containers(result: Any, held: dict[int, Any]) -> None:

@@ -13,10 +13,12 @@ from tesserack import _native
 from tesserack.jit._compile import capture as _capture
 from tesserack.jit._compile.backends import PLAIN, lookup_backend
 from tesserack.jit._compile.before import Seeds
+from tesserack.jit._compile.choice import why_plain
 from tesserack.jit._compile.errors import BackendCompilerFailed, NotProved, Unsupported
 from tesserack.jit._compile.graphs import GraphRecorder
 from tesserack.jit._compile.logs import tell
-from tesserack.jit._compile.programs import Program, ProgramRecorder
+from tesserack.jit._compile.programs import ProgramRecorder
+from tesserack.jit._compile.results import shape_of
 from tesserack.jit._compile.stance import current as current_stance
 from tesserack.jit._compile.state import keeps_casts, modes
 from tesserack.jit._compile.whole import OtherResults
@@ -28,7 +30,8 @@ _all: weakref.WeakSet[Compiled] = weakref.WeakSet()
 # `attempts`: how often a run is tried that may be a graph the next time; `closer`: one that is looked at step by step.
 # `again`, `again_closely`: the call of new shapes from which on these get a graph too, once there is one; a loop whose
 # sequences grow would otherwise make graphs that are never run.
-# `smallest`: programs of fewer operators are run by Python, which calls them as fast as a graph is looked up.
+# `smallest`: programs of fewer operators are run by Python where that is as quick: it is measured if that changes
+# nothing, and taken for granted if not.
 config = {
     "recompile_limit": 8,
     "attempts": 3,
@@ -48,7 +51,6 @@ class Entry(NamedTuple):
     call: Callable[..., Any]
     dependencies: Any
     whole: bool  # given a list of tensors, without a compiler of the program's
-    single: bool  # its only result is what the function returns
 
 
 class _Known:
@@ -63,8 +65,7 @@ class _Known:
         """Have calls like this one find the graph by its guard."""
         place = next(k for k, other in enumerate(self.places) if other is entry)
         if signature := _native._call_signature(args, kwargs):
-            runner = entry.capture.module.runner if entry.single else None
-            self.replays.add(signature, guard, place, runner, not entry.capture.changed)
+            self.replays.add(signature, guard, place, entry.capture.module.native if entry.whole else None)
 
 
 class Compiled:
@@ -75,7 +76,8 @@ class Compiled:
     ) -> None:
         self.function, self.roots, self.backend, self.fullgraph = function, roots, backend, fullgraph
         self.options = options
-        self.quick = _native._Quick()  # calls that a graph is at hand for go by it, without a word of Python
+        # What is called: where a graph is at hand it runs without a word of Python.
+        self.quick = _native._CompiledFunction(function, self.run, self.failed)
         self.forget()
         _all.add(self)
 
@@ -111,7 +113,7 @@ class Compiled:
         if plain:
             told = [*self.reasons, *self.notes]
             tell("breaks", "%s runs as plain Python: %s", self.name, told[-1] if told else "no graph repeats it")
-        self.quick.use(None if plain else self.known.replays)
+        _native._use_replays(self.quick, None if plain else self.known.replays)
 
     @property
     def places(self) -> list[Entry]:
@@ -119,10 +121,7 @@ class Compiled:
         return self.known.places
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if self._plain:
-            return self.function(*args, **kwargs)
-        found = self.quick.run(args, kwargs)
-        return self.run(args, kwargs) if found is NotImplemented else found
+        return self.quick(*args, **kwargs)
 
     def run(self, args: Any, kwargs: Any) -> Any:
         """The result of a call that no graph is at hand for, or one that gives more than a tensor."""
@@ -187,13 +186,9 @@ class Compiled:
         if isinstance(found, NotProved):
             self._note_attempt(found)
             return result
-        if kind is ProgramRecorder and len(found.module) < config["smallest"] and not self.fullgraph:
-            few = f"it has {found.module.graph.num_nodes} operators"
-            calls = len(getattr(found.module, "calls", ()))
-            few += f", {calls} of them calls of Python" if calls else ""
-            self.notes.append(f"{few}, which Python calls as fast as a graph would")
-            self.plain = True
-            return result
+        few = kind is ProgramRecorder and len(found.module) < config["smallest"] and not self.fullgraph
+        if few and (found.changed or found.module.recorded):
+            return self._left_to_python(found, "which Python calls as fast as a graph would", result)
         self._count += 1
         self._attempts = 0
         graph = found.module.graph
@@ -202,14 +197,32 @@ class Compiled:
         inputs = _capture.Inputs.of(args, kwargs)
         call = found.module.run if kind is ProgramRecorder else self._lowered(backend, found, inputs.tensors)
         whole = kind is ProgramRecorder
-        single = type(found.module) is Program and found.spec.is_leaf() and found.results == [("output", 0)]
-        entry = Entry(found, call, found.dependencies, whole, single)
+        if whole and (shape := shape_of(found.results, found.spec)) is not None:
+            found.module.native.returns(shape)
+        entry = Entry(found, call, found.dependencies, whole)
         known.entries.setdefault(token, []).append(entry)
         known.places.append(entry)
         known.keep_at_hand(entry, found.dependencies.guard, args, kwargs)
+        if few and (why := self._why_plain(args, kwargs)):
+            return self._left_to_python(found, why, result)
         if found.changed or entry.whole:
             return result
         return self._replayed(entry, inputs.tensors, args, kwargs)
+
+    def _why_plain(self, args: Any, kwargs: Any) -> str:
+        """Why the graph of such a call, which is a small one, is not worth it."""
+        if not self.known.replays.find(args, kwargs):
+            return "and takes arguments that only Python compares"
+        return why_plain(self.function, self.quick, args, kwargs)
+
+    def _left_to_python(self, found: Any, why: str, result: Any) -> Any:
+        few = f"it has {found.module.graph.num_nodes} operators"
+        calls = len(getattr(found.module, "calls", ()))
+        few += f", {calls} of them calls of Python" if calls else ""
+        self.notes.append(f"{few}: {why}")
+        self.known = _Known()
+        self.plain = True
+        return result
 
     def _lowered(self, backend: Any, found: Any, tensors: list[Any]) -> Callable[..., Any]:
         backend = lookup_backend(backend)
@@ -226,14 +239,9 @@ class Compiled:
         try:
             outputs = entry.call(tensors) if entry.whole else entry.call(*tensors)
         except Exception as error:
-            if isinstance(error, OtherResults) and entry.whole and capture.module.steady:
-                self.notes.append(str(error))
-                self.plain = True
-            elif capture.changed or not (entry.whole or entry.dependencies.catches()):
+            if not self._goes_on(entry, error):
                 raise
-            return self.function(*args, **kwargs)  # which raises, or goes on after, an error of its own
-        if entry.single:
-            return outputs[0]
+            return self.function(*args, **kwargs)
         sources = {"output": outputs if isinstance(outputs, (list, tuple)) else [outputs], "input": tensors}
         made: dict[int, Any] = {}
         leaves = [
@@ -241,10 +249,28 @@ class Compiled:
             if kind == "value"
             else what(sources["output"], tensors, made)
             if kind == "made"
+            else sources["output"][what].item()
+            if kind == "number"
             else sources[kind][what]
             for kind, what in capture.results
         ]
         return pytree.tree_unflatten(leaves, capture.spec)
+
+    def failed(self, place: int, error: Exception, args: Any, kwargs: Any) -> Any:
+        """The result of a call whose graph raised; NotImplemented where it is to raise that."""
+        places = self.known.places
+        if place < len(places) and self._goes_on(places[place], error):
+            return self.function(*args, **kwargs)
+        return NotImplemented
+
+    def _goes_on(self, entry: Entry, error: Exception) -> bool:
+        """Whether Python, after an error of a graph, makes the call anew, which raises, or goes on after, an error of
+        its own."""
+        if isinstance(error, OtherResults) and entry.whole and entry.capture.module.steady:
+            self.notes.append(str(error))
+            self.plain = True
+            return True
+        return not entry.capture.changed and (entry.whole or bool(entry.dependencies.catches()))
 
     def _given_what_is_not_seen(self, error: NotProved, args: Any, kwargs: Any) -> Any:
         """A call whose arguments are such that it is Python's."""
@@ -284,14 +310,6 @@ def wrap(function: Callable[..., Any], backend: Any, fullgraph: bool, options: d
         return function
     compiled = Compiled(function, [function], backend, fullgraph, options)
 
-    quick = compiled.quick.run
-
-    @functools.wraps(function)
-    def call(*args: Any, **kwargs: Any) -> Any:
-        if compiled._plain:
-            return function(*args, **kwargs)
-        found = quick(args, kwargs)
-        return compiled.run(args, kwargs) if found is NotImplemented else found
-
+    call = functools.update_wrapper(compiled.quick, function)
     call.__dict__.update(_compiled=compiled, _torchdynamo_orig_callable=function)
     return call

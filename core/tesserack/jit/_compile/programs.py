@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 import tesserack as ts
 from tesserack import Tensor, _native
@@ -24,7 +24,26 @@ def _planned(graph: Any, recorded: bool, outside: bool = False) -> Any:
     return _native._GraphRunner(exact, "again", outside)
 
 
-class RegionProgram:
+class Program:
+    """A graph that runs: ``run(tensors)`` gives its results. ``graph`` is what the program did; ``native`` is what
+    runs it, for calls that Python has no part in, too.
+    """
+
+    steady = True  # whether a run that was broken off may be made anew by Python, if nothing was changed
+    recorded = True  # whether gradients may flow through it
+
+    def __init__(self, graph: Any, recorded: bool) -> None:
+        self.graph, self.recorded = graph, recorded
+        runner = _planned(graph, recorded)
+        self.runners = [runner]
+        self.native = _native._GraphProgram(graph.inputs, [(runner, graph.inputs, graph.outputs)], graph.outputs)
+        self.run = self.native.run
+
+    def __len__(self) -> int:
+        return int(self.graph.num_nodes)
+
+
+class RegionProgram(Program):
     """A graph that was written down within an autocast region, with the casts that such a region keeps in front: these
     are made in the region of each run, and what follows runs by plans, which know no regions. ``graph`` is the same in
     the order of the program, and runs where hooks would see that gradients come in another one.
@@ -32,39 +51,15 @@ class RegionProgram:
 
     def __init__(self, graph: Any, sorted_graph: Any, casts: int, recorded: bool) -> None:
         self.graph = graph
-        self.called = _planned(graph, True).run
+        in_order = _planned(graph, True)
         graph = sorted_graph
         first, _, made = graph.part(0, casts)
         rest, given, gives = graph.part(casts, graph.num_nodes)
-        self.casts = _native._GraphRunner(first)
-        self.runner = _planned(rest, recorded, outside=True)
-        inputs = list(graph.inputs)
-        self._given = [(True, inputs.index(v)) if v in inputs else (False, made.index(v)) for v in given]
-        self._gives = [gives.index(v) for v in graph.outputs]
-        self.runners = [self.runner]
-
-    def __len__(self) -> int:
-        return int(self.graph.num_nodes)
-
-    def run(self, tensors: list[Tensor]) -> list[Tensor]:
-        """The results."""
-        if self.casts.hooked() or self.runner.hooked():
-            return self.called(tensors)  # type: ignore[no-any-return]
-        made = self.casts.run(())
-        results = self.runner.run([tensors[k] if is_input else made[k] for is_input, k in self._given])
-        return [results[k] for k in self._gives]
-
-
-class Program:
-    """A graph that runs: ``run(tensors)`` gives its results. ``graph`` is what the program did."""
-
-    def __init__(self, graph: Any, recorded: bool) -> None:
-        self.graph = graph
-        self.runner = _planned(graph, recorded)
-        self.run, self.runners = self.runner.run, [self.runner]
-
-    def __len__(self) -> int:
-        return int(self.graph.num_nodes)
+        runner = _planned(rest, recorded, outside=True)
+        self.runners = [runner]
+        steps = [(_native._GraphRunner(first), [], made), (runner, given, gives)]
+        self.native = _native._GraphProgram(graph.inputs, steps, graph.outputs, {}, in_order)
+        self.run = self.native.run
 
 
 def _are_computed(graph: Any) -> bool:
@@ -76,67 +71,40 @@ def _are_computed(graph: Any) -> bool:
 _CALL, _COMPUTES = 3, 8
 
 
-class Step(NamedTuple):
-    """Part of a program: what runs, on which values, giving which, and which are not needed any more."""
-
-    run: Callable[..., Any]
-    whole: bool  # given a list of tensors
-    given: list[int]
-    gives: list[int]
-    done: list[int]
-
-
-class PartedProgram:
+class PartedProgram(Program):
     """A graph with calls of Python that stand whole: these, and graphs of what is between them."""
 
     def __init__(self, graph: Any, calls: list[WholeCall], places: list[int]) -> None:
         self.graph, self.calls = graph, calls
         # Whether a run that was broken off may be made anew by Python.
         self.steady = all(call.computes for call in calls)
-        self.inputs, self.outputs = graph.inputs, graph.outputs
-        self.held = dict(zip(graph.captures, graph.captured, strict=True))
         self.runners: list[Any] = []  # of what is between calls
         self.steps = [*self._steps(places)]
-        needed = {value for step in self.steps for value in step.given} | {*self.outputs}
-        self.held = {value: tensor for value, tensor in self.held.items() if value in needed}
-        self._note_ends()
+        needed = {value for _, given, _ in self.steps for value in given} | {*graph.outputs}
+        captured = zip(graph.captures, graph.captured, strict=True)
+        held = {value: tensor for value, tensor in captured if value in needed}
+        self.native = _native._GraphProgram(graph.inputs, self.steps, graph.outputs, held)
+        self.run = self.native.run
 
     def __len__(self) -> int:
         """How much is gained: operators, less what it takes to go on to each call and after it."""
         return max(0, int(self.graph.num_nodes) - sum(_COMPUTES if call.computes else _CALL for call in self.calls))
 
-    def _steps(self, places: list[int]) -> Iterator[Step]:
+    def _steps(self, places: list[int]) -> Iterator[tuple[Any, list[int], list[int]]]:
+        """What runs, a graph or a call; on which values; giving which."""
         begin, made = 0, {call.number: call for call in self.calls}
         for place in (*places, self.graph.num_nodes):
             if begin < place:
                 part, given, gives = self.graph.part(begin, place)
                 self.steady &= not (part.has_random or part.writes_memory)
                 self.runners.append(_native._GraphRunner(part))
-                yield Step(self.runners[-1].run, True, given, gives, [])
+                yield self.runners[-1], given, gives
             if place < self.graph.num_nodes:
                 node = self.graph.node(place)
                 call: Any = made[node["args"][0]]
                 given, gives = ([value for _, value in items] for items in (node["args"][1][1:], node["results"][0]))
-                yield Step(ts.no_grad()(call) if node["no_grad"] else call, False, given, gives, [])
+                yield ts.no_grad()(call) if node["no_grad"] else call, given, gives
             begin = place + 1
-
-    def _note_ends(self) -> None:
-        """Values go where they are used last."""
-        seen = {*self.outputs, *self.held}
-        for step in reversed(self.steps):
-            for value in {*step.given, *step.gives} - seen:
-                step.done.append(value)
-            seen.update(step.given, step.gives)
-
-    def run(self, tensors: list[Tensor]) -> list[Tensor]:
-        """The results."""
-        values = {**self.held, **dict(zip(self.inputs, tensors, strict=True))}
-        for run, whole, given, gives, done in self.steps:
-            args = [values[value] for value in given]
-            values.update(zip(gives, run(args) if whole else run(*args), strict=True))
-            for value in done:
-                del values[value]
-        return [values[value] for value in self.outputs]
 
 
 class ProgramRecorder:
@@ -187,7 +155,7 @@ class ProgramRecorder:
         """Which of the graph's results a tensor is."""
         return next(k for k, known in enumerate(self.returned) if known is output)
 
-    def finish(self, dependencies: Dependencies, known: dict[int, Tensor]) -> Program | RegionProgram | PartedProgram:
+    def finish(self, dependencies: Dependencies, known: dict[int, Tensor]) -> Program:
         """The program. ``NotProved`` where it uses what is not seen, or hands out values."""
         graph = self.graph
         if isinstance(graph, NotProved):

@@ -73,7 +73,8 @@ class ExplainOutput:
 
 def _planned(compiled: Compiled) -> list[str]:
     """How each graph runs: halves with their kernels, and why calls of operators are not planned."""
-    found: list[str] = []
+    told = [*compiled.reasons, *compiled.notes]
+    found = [f"calls are plain Python's: {told[-1]}"] if compiled.plain and told else []
     for number, entry in enumerate(compiled.places, 1):
         for runner in getattr(entry.capture.module, "runners", ()):
             found += [f"graph {number}, {_plan(plan)}" for plan in runner.plans()]

@@ -5,14 +5,14 @@ from __future__ import annotations
 import functools
 import types
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
-from tesserack import Tensor
+from tesserack import Tensor, _native
 from tesserack.jit._compile.errors import NotProved
 from tesserack.jit._compile.state import PLAIN, is_ours, is_written, slots
 from tesserack.utils import _pytree as pytree
 
-__all__ = ["Maker", "Makers", "tensors_of"]
+__all__ = ["Maker", "Makers", "shape_of", "tensors_of"]
 
 # Given a graph's results, a call's tensors, and what is made already, the same object as the run's.
 Maker = Callable[[Any, list[Tensor], dict[int, Any]], Any]
@@ -134,7 +134,8 @@ class Makers:
             raise NotProved("a function closes over a name that has no value yet") from None
 
     def _lives_on(self, value: Any) -> bool:
-        return isinstance(value, (type, types.FunctionType)) and self.is_new(value) is False
+        lasting = (type, types.FunctionType, _native._CompiledFunction)
+        return isinstance(value, lasting) and self.is_new(value) is False
 
     def _of_tensor(self, value: Tensor) -> Maker:
         kind, what = self.place(value)
@@ -173,3 +174,27 @@ class Makers:
 
             return lambda: object.__new__(cls), fill
         raise NotProved(f"an object of class {cls.__qualname__} is returned, which the run has made")
+
+
+class _Leaf(NamedTuple):
+    kind: str
+    what: Any
+
+
+def shape_of(results: list[tuple[str, Any]], spec: Any) -> Any:
+    """How a program puts together what a function returns, of tuples, lists and dicts; None if that is for Python."""
+    if any(kind == "made" for kind, _ in results) or not _is_plain(spec):
+        return None
+    return _shape(pytree.tree_unflatten([_Leaf(*result) for result in results], spec))
+
+
+def _is_plain(spec: Any) -> bool:
+    return spec.type is None or (spec.type in (tuple, list, dict) and all(map(_is_plain, spec.children_specs)))
+
+
+def _shape(value: Any) -> Any:
+    if type(value) is _Leaf:
+        return tuple(value)
+    if isinstance(value, dict):
+        return "dict", {key: _shape(item) for key, item in value.items()}
+    return type(value).__name__, [_shape(item) for item in value]

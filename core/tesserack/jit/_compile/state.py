@@ -192,6 +192,8 @@ class Tokens:
             return self._class(value)
         if isinstance(value, types.FunctionType):
             return self._function(value)
+        if type(value) is _native._CompiledFunction:
+            return ("compiled", id(value), self._attributes(value))  # which lead to the function
         if isinstance(value, types.MethodType):
             return ("method", self.of(value.__func__), self.of(value.__self__))
         if isinstance(value, enum.Enum):
@@ -325,7 +327,7 @@ class Tokens:
         return tuple(self._same(v) for v in members if callable(v) or hasattr(v, "__get__") or isinstance(v, bool))
 
     def _member(self, read: bool, value: Any) -> Any:
-        plain = isinstance(value, (types.FunctionType, property, classmethod, staticmethod))
+        plain = isinstance(value, (types.FunctionType, _native._CompiledFunction, property, classmethod, staticmethod))
         return self.of(value) if plain or read else self._same(value)
 
 

@@ -145,7 +145,8 @@ class Steps:
     def writes(self, frame: types.FrameType, owner: Any, name: str) -> None:
         """Something sets, or deletes, an attribute. Of what was there before it is compared afterwards."""
         cls = type(owner)
-        plain = not isinstance(owner, (Tensor, type, types.ModuleType, types.FunctionType)) and not is_ours(cls)
+        own = (Tensor, type, types.ModuleType, types.FunctionType, _native._CompiledFunction)
+        plain = not isinstance(owner, own) and not is_ours(cls)
         if plain and bool(cls.__flags__ & (1 << 9)) and self.is_new(owner):
             return
         if isinstance(owner, _native.FunctionCtx):  # each call has one

@@ -1,0 +1,52 @@
+// What a compiled function's call runs: graphs, with calls of Python between them where some stand whole.
+#pragma once
+#include "graph/executor.h"
+#include "python/common.h"
+#include <span>
+
+namespace ts::py_runtime {
+
+using SharedGraph = std::shared_ptr<const graph::Executor>;
+
+// What a function returns, of its graphs' results: a tensor, or tuples, lists and dicts.
+struct Shape {
+  enum class Kind : uint8_t { Output, Input, Number, Value, Tuple, List, Dict } kind = Kind::Value;
+  uint32_t at = 0;            // Output, Input, Number
+  ts::py::PyRef object;       // Value; of a Dict a tuple of its keys
+  std::vector<Shape> parts{}; // of the others
+};
+
+class Program {
+public:
+  struct Step {
+    SharedGraph graph;                        // or
+    ts::py::PyRef call;                       // given tensors, it returns a list of such
+    bool outside = false;                     // of autocast regions
+    std::vector<uint32_t> given, gives, done; // values, and which are not needed any more
+  };
+  std::vector<Step> steps;
+  std::vector<uint32_t> inputs, outputs; // values
+  std::vector<std::pair<uint32_t, Tensor>> held;
+  size_t n_values = 0;
+  SharedGraph in_order; // what runs instead where hooks would see that gradients come in another order than Python's
+  bool has_shape = false;
+  Shape shape;
+
+  void finish(); // once all of it is there
+  void run(std::span<const Tensor> in, std::vector<Tensor>& out) const;
+  // A new reference, or an error. Results are taken from `out`.
+  PyObject* result(std::span<PyObject* const> in, std::vector<Tensor>& out) const;
+
+  // For the garbage collector.
+  int traverse(visitproc visit, void* arg) const;
+  void clear();
+
+private:
+  void run_steps(std::span<const Tensor> in, std::vector<Tensor>& out) const;
+  const graph::Executor* only_ = nullptr; // its inputs and outputs are the program's
+};
+
+// Whether gradients of a captured tensor are told to somebody, who sees in which order they come.
+bool is_hooked(const graph::Executor& graph);
+
+} // namespace ts::py_runtime
