@@ -387,11 +387,16 @@ def test_arguments_in_containers_and_their_order():
 # --- keeping house ---------------------------------------------------------------------------------------------------
 
 
-def test_shapes_are_graphs_up_to_a_limit():
-    compiled = ts.compile(lambda x: x * 2 + 1, dynamic=True)
+@pytest.mark.parametrize("dynamic", [None, False, True])
+def test_shapes_are_graphs_up_to_a_limit(dynamic):
+    """Which is higher where sizes are said to vary."""
+    net = nn.Sequential(*[layer for _ in range(4) for layer in (nn.Linear(2, 2), nn.ReLU())])
+    compiled = ts.compile(lambda x: x * 2 + 1, dynamic=dynamic), ts.compile(net, dynamic=dynamic)
     for n in (*range(1, 15), *range(1, 15)):
-        assert same(compiled(ts.ones(n)), ts.full((n,), 3.0))
-    assert compiled._compiled._count == config["recompile_limit"]
+        assert same(compiled[0](ts.ones(n)), ts.full((n,), 3.0))
+        assert same(compiled[1](ts.ones(n, 2)), net(ts.ones(n, 2)))
+    for made in (compiled[0]._compiled, compiled[1].__dict__["_compiled"]):
+        assert made._count == (14 if dynamic else config["recompile_limit"])
 
 
 def test_small_programs_are_run_by_python(monkeypatch):

@@ -136,7 +136,8 @@ def compile(
     run, a :class:`tesserack.fx.GraphModule` of ATen's operators with parameters as its attributes, and with the
     tensors of the call; what it returns runs from then on, given these tensors, and returns the graph's results.
 
-    ``dynamic``: graphs are of fixed sizes whatever it says. ``mode`` and ``options`` are the compiler's.
+    Graphs are of fixed sizes, and a further one is made in milliseconds. ``dynamic=True`` says that sizes vary: as many
+    as 64 sizes get graphs, instead of eight. ``mode`` and ``options`` are the compiler's.
     ``RuntimeError`` for ``mode`` together with ``options``; ``InvalidBackend`` for an unknown name;
     ``BackendCompilerFailed`` where the compiler raises.
 
@@ -160,8 +161,9 @@ def compile(
         k: v for k, v in (("mode", mode), ("options", options)) if v is not None and backend not in PLAIN
     }
     if isinstance(model, Module):
-        return OptimizedModule(model, compiled_call(model, backend=backend, fullgraph=fullgraph, **given))
-    return compiled.wrap(model, backend, fullgraph, given)
+        call = compiled_call(model, backend=backend, fullgraph=fullgraph, dynamic=dynamic, **given)
+        return OptimizedModule(model, call)
+    return compiled.wrap(model, backend, fullgraph, given, bool(dynamic))
 
 
 def compiled_call(
@@ -183,7 +185,7 @@ def compiled_call(
         return module._call_plainly(args, kwargs)
 
     given = {k: v for k, v in options.items() if v is not None}
-    return compiled.Compiled(call, [module], backend, fullgraph, given)
+    return compiled.Compiled(call, [module], backend, fullgraph, given, bool(dynamic))
 
 
 _state = threading.local()  # what this thread is in the middle of

@@ -30,10 +30,12 @@ _all: weakref.WeakSet[Compiled] = weakref.WeakSet()
 # `attempts`: how often a run is tried that may be a graph the next time; `closer`: one that is looked at step by step.
 # `again`, `again_closely`: the call of new shapes from which on these get a graph too, once there is one; a loop whose
 # sequences grow would otherwise make graphs that are never run.
+# `sizes`: as `recompile_limit`, of functions whose sizes are said to vary.
 # `smallest`: programs of fewer operators are run by Python where that is as quick: it is measured if that changes
 # nothing, and taken for granted if not.
 config = {
     "recompile_limit": 8,
+    "sizes": 64,
     "attempts": 3,
     "closer": 5,
     "smallest": 8,
@@ -72,10 +74,16 @@ class Compiled:
     """A function, or a module's call, run by a compiler's graphs. ``roots`` are the objects that it begins from."""
 
     def __init__(
-        self, function: Callable[..., Any], roots: list[Any], backend: Any, fullgraph: bool, options: dict[str, Any]
+        self,
+        function: Callable[..., Any],
+        roots: list[Any],
+        backend: Any,
+        fullgraph: bool,
+        options: dict[str, Any],
+        dynamic: bool = False,
     ) -> None:
         self.function, self.roots, self.backend, self.fullgraph = function, roots, backend, fullgraph
-        self.options = options
+        self.options, self.dynamic = options, dynamic
         # What is called: where a graph is at hand it runs without a word of Python.
         self.quick = _native._CompiledFunction(function, self.run, self.failed)
         self.forget()
@@ -128,7 +136,7 @@ class Compiled:
         known = self.known
         found = known.replays.find(args, kwargs)
         if not found or current_stance().stance == "force_eager" or _capture.compiling():
-            if found is False and self._count >= config["recompile_limit"]:
+            if found is False and self._count >= self._limit():
                 return self.function(*args, **kwargs)  # there is no graph of such arguments, and there are enough
             return self._searched(args, kwargs)
         return self._replayed(known.places[found[0]], found[1], args, kwargs)
@@ -151,12 +159,16 @@ class Compiled:
             raise RuntimeError(
                 "Detected recompile when torch.compile stance is 'fail_on_recompile': no graph fits these arguments"
             )
-        if name == "eager_on_recompile" or self._count >= config["recompile_limit"]:
+        if name == "eager_on_recompile" or self._count >= self._limit():
             self._note_miss()
             return self.function(*args, **kwargs)
         if self._count and self._is_rare(inputs.token):
             return self.function(*args, **kwargs)
         return self._first(inputs.token, args, kwargs)
+
+    def _limit(self) -> int:
+        """How many graphs may be made."""
+        return max(config["recompile_limit"], config["sizes"] if self.dynamic else 0)
 
     def _is_rare(self, token: Any) -> bool:
         """Whether so few calls had such arguments that a graph of them may never be run. A program's own compiler is
@@ -303,12 +315,14 @@ def reset() -> None:
         compiled.forget()
 
 
-def wrap(function: Callable[..., Any], backend: Any, fullgraph: bool, options: dict[str, Any]) -> Callable[..., Any]:
+def wrap(
+    function: Callable[..., Any], backend: Any, fullgraph: bool, options: dict[str, Any], dynamic: bool = False
+) -> Callable[..., Any]:
     """A function of the same name and signature that a compiler runs; what is not written in Python stays as it is."""
     lookup_backend(backend)
     if isinstance(function, (type, types.BuiltinFunctionType, _native.Operator)) and not fullgraph:
         return function
-    compiled = Compiled(function, [function], backend, fullgraph, options)
+    compiled = Compiled(function, [function], backend, fullgraph, options, dynamic)
 
     call = functools.update_wrapper(compiled.quick, function)
     call.__dict__.update(_compiled=compiled, _torchdynamo_orig_callable=function)
