@@ -60,7 +60,7 @@ def pair(make: Callable[[], nn.Module]) -> tuple[nn.Module, nn.Module, Any]:
 
 def plans(compiled: Any) -> set[str]:
     """The halves that have plans."""
-    found = [place.capture.module.run.__self__ for place in compiled._compiled.places]
+    found = [runner for place in compiled._compiled.places for runner in place.capture.module.runners]
     return {plan["half"] for runner in found for plan in runner.plans()}
 
 

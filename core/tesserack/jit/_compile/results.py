@@ -84,8 +84,11 @@ class Makers:
             pairs = {key: self.arguments(item) for key, item in value.items()}
             return lambda *given: {key: item(*given) for key, item in pairs.items()}
         if type(value) in (tuple, list):
-            items = [self.arguments(item) for item in value]
             cls = type(value)
+            places = [self.place(item) if isinstance(item, Tensor) else ("", 0) for item in value]
+            if all(kind == "output" for kind, _ in places):  # as a list of parameters is
+                return lambda outputs, inputs, made: cls([outputs[k] for _, k in places])
+            items = [self.arguments(item) for item in value]
             return lambda *given: cls([item(*given) for item in items])
         if id(value) in self.held:
             return lambda *given: value

@@ -18,7 +18,7 @@ def _listed(parameters: Tensor | Iterable[Tensor]) -> list[Tensor]:
 
 
 def _grads(parameters: Iterable[Tensor]) -> list[Tensor]:
-    return [parameter.grad for parameter in parameters if parameter.grad is not None]
+    return [grad for parameter in parameters if (grad := parameter.grad) is not None]
 
 
 def get_total_norm(
