@@ -2,8 +2,9 @@
 
 Inside a :func:`dual_level`, tensors made by :func:`make_dual` carry a tangent, and :func:`unpack_dual` gives that of
 whatever was computed from them. The tangents are taken when asked for, by differentiating a backward pass of the
-recorded operations: they cost about two of them. Duals, and what is made of them, require gradients, under ``no_grad``
-too; where the values of duals are part of a recorded computation, what runs under ``no_grad`` is constant.
+recorded operations: they cost about two of them. What is written to a dual in place is written to its own tangent as
+soon as any tangent is asked for, or at the end of the level. Duals, and what is made of them, require gradients, under
+``no_grad`` too; where the values of duals are part of a recorded computation, what runs under ``no_grad`` is constant.
 
 >>> import tesserack as ts
 >>> from tesserack.autograd import forward_ad
@@ -15,8 +16,10 @@ tensor(6.)
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import weakref
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import tesserack as ts
@@ -37,22 +40,86 @@ class UnpackedDualTensor(NamedTuple):
     tangent: Tensor | None
 
 
+def _nothing() -> None:
+    return None
+
+
+class _Made:
+    """A dual: what stands before it, which a program never sees or writes to, its tangent, itself and its node."""
+
+    def __init__(self, before: Tensor, dual: Tensor, tangent: Tensor) -> None:
+        self.before, self.tangent = before, tangent
+        self.dual: Callable[[], Tensor | None] = weakref.ref(dual)
+        self.node = weakref.ref(dual.grad_fn)
+
+    def is_written(self, dual: Tensor | None) -> bool:
+        """Whether an operation has written to the dual since it was made, and kept its tangent."""
+        return dual is not None and dual.requires_grad and dual.grad_fn is not self.node()
+
+
 class _Level:
-    """What duals were made of, their tangents, and whether an outer computation records gradients of them."""
+    """Which duals there are, and whether an outer computation records gradients of them.
+
+    A dual's node keeps what it was made of, so that it goes with the last thing that was computed of it.
+    """
 
     def __init__(self) -> None:
-        self.duals: list[Tensor] = []  # what stands before each dual, which a program never sees or writes to
-        self.tangents: list[Tensor] = []
-        self.made: list[tuple[weakref.ref[Tensor], Any]] = []  # the duals themselves, and their nodes
+        self.nodes: list[weakref.ref[Any]] = []
         self.recorded = False
         self.outer = _native._forward_level(depth() == 0)
 
+    def note(self, before: Tensor, dual: Tensor, tangent: Tensor) -> None:
+        for made in self.made():
+            if made.dual() is dual:  # it has another history now
+                made.dual = _nothing
+        node: Any = dual.grad_fn
+        node._made = _Made(before, dual, tangent)
+        self.nodes.append(weakref.ref(node))
+
+    def made(self) -> list[_Made]:
+        """What is still of use."""
+        nodes = [node() for node in self.nodes]
+        if None in nodes:
+            self.nodes = [weakref.ref(node) for node in nodes if node is not None]
+        return [node._made for node in nodes if node is not None]
+
     def tangent_of_dual(self, tensor: Tensor) -> Tensor | None:
         """The tangent that a dual was made with, while no operation on the dual has written to it."""
-        for (made, node), tangent in zip(self.made, self.tangents, strict=True):
-            if made() is tensor and tensor.grad_fn is node:
-                return tangent
-        return None
+        node = tensor.grad_fn
+        return next((m.tangent for m in self.made() if m.dual() is tensor and m.node() is node), None)
+
+    def push_forward(self, tensor: Tensor) -> Tensor:
+        made = self.made()
+        with enable_grad():
+            (tangent,) = push_forward([tensor], [m.before for m in made], [m.tangent for m in made])
+        return tangent
+
+    def settle(self) -> None:
+        """Have what was written to duals written to their tangents too."""
+        for made in self.made():
+            dual = made.dual()
+            if made.is_written(dual) and not (made.tangent.requires_grad and made.tangent.is_leaf):
+                self._settle(made, dual)  # type: ignore[arg-type]
+
+    def _settle(self, made: _Made, dual: Tensor) -> None:
+        tangent = self.push_forward(dual)
+        given, made.tangent = made.tangent, made.tangent.clone()  # what was computed before the write has the old one
+        with enable_grad() if self.recorded else unrecorded():
+            given.copy_(tangent)
+        with enable_grad():
+            before = dual.detach().requires_grad_()
+            self.note(before, _Replaced.apply(dual, before), given)
+
+
+@contextlib.contextmanager
+def unrecorded() -> Iterator[None]:
+    """Without gradients or tangents."""
+    before = _native._forward_level(False)
+    try:
+        with _native.no_grad():
+            yield
+    finally:
+        _native._forward_level(before)
 
 
 class _Dual(Function):
@@ -106,6 +173,7 @@ def exit_dual_level(*, level: int | None = None) -> None:
     """End the level and forget its tangents. ``RuntimeError`` if there is none, or for another number than 0."""
     if _state.level is None or level not in (None, 0):
         raise RuntimeError(f"exit_dual_level: expected the level that was entered, got {level}")
+    _state.level.settle()
     _native._forward_level(_state.level.outer)
     _state.level = None
     _native._pop_keeping_hooks()
@@ -146,7 +214,7 @@ def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> T
                            f"given forward gradient is of size {list(tangent.shape)}.")  # fmt: skip
     if tangent.device != tensor.device:
         raise RuntimeError(f"make_dual: expected a tangent on device {tensor.device}, got {tangent.device}")
-    if any(made() is tensor for made, _ in current.made):
+    if any(made.dual() is tensor for made in current.made()):
         raise RuntimeError("make_dual: Making a dual Tensor based on a Tensor that already has a forward gradient at "
                            "the same level 0 is not supported.")  # fmt: skip
     if current.tangent_of_dual(tangent) is not None:
@@ -184,9 +252,7 @@ def _place(x: Tensor) -> Any:
 
 
 def _note_dual(level: _Level, before: Tensor, dual: Tensor, tangent: Tensor) -> None:
-    level.duals.append(before)
-    level.tangents.append(tangent if tangent.dtype is before.dtype else tangent.to(before.dtype))
-    level.made.append((weakref.ref(dual), dual.grad_fn))
+    level.note(before, dual, tangent if tangent.dtype is before.dtype else tangent.to(before.dtype))
 
 
 def carries_tangent(tensor: Any) -> bool:
@@ -219,7 +285,8 @@ def by_jvp(function: Any, args: tuple[Any, ...]) -> Any:
         given = [ts.zeros_like(a) if t is None and _is_smooth(a) else t for a, t in zip(args, tangents, strict=True)]
     else:
         given = tangents
-    pushed = function.jvp(_ForwardContext(node), *given)
+    with contextlib.nullcontext() if level.recorded else unrecorded():
+        pushed = function.jvp(_ForwardContext(node), *given)
     answers = pushed if isinstance(pushed, tuple) else (pushed,)
     if len(answers) != len(outputs):
         raise RuntimeError(f"{function.__name__}.jvp: expected {len(outputs)} tangents, one for each output, got "
@@ -312,24 +379,27 @@ def unpack_dual(tensor: Tensor, *, level: int | None = None) -> UnpackedDualTens
     if level not in (None, 0):
         raise RuntimeError(f"unpack_dual: expected level 0, got {level}")
     current = _state.level
-    if current is None or not tensor.requires_grad:
+    if current is None:
+        return UnpackedDualTensor(tensor, None)
+    current.settle()
+    if not tensor.requires_grad:
         return UnpackedDualTensor(tensor, None)
     tangent = current.tangent_of_dual(tensor)
     if tangent is not None:
         return UnpackedDualTensor(tensor.view_as(tensor) if current.recorded else tensor.detach(), tangent)
     if not _depends(tensor, current):
         return UnpackedDualTensor(tensor, None)
-    with enable_grad():
-        (tangent,) = push_forward([tensor], current.duals, current.tangents)
+    tangent = current.push_forward(tensor)
     if current.recorded:
         return UnpackedDualTensor(tensor.view_as(tensor), tangent)
     return UnpackedDualTensor(tensor.detach(), tangent.detach())
 
 
 def _depends(tensor: Tensor, level: _Level) -> bool:
-    if not level.duals:
+    befores = [made.before for made in level.made()]
+    if not befores:
         return False
-    found = grad(tensor, level.duals, ts.zeros_like(tensor), retain_graph=True, allow_unused=True, create_graph=False)
+    found = grad(tensor, befores, ts.zeros_like(tensor), retain_graph=True, allow_unused=True, create_graph=False)
     return any(g is not None for g in found)
 
 

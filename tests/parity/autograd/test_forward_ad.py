@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import weakref
 
 import numpy as np
 import pytest
@@ -216,3 +217,61 @@ def test_writing_to_the_primal_keeps_the_tangent(compare_program):
             return m.autograd.forward_ad.unpack_dual(dual).tangent is v
 
     compare_program(program)
+
+
+WRITTEN = {
+    "scaled": lambda m, dual, plain: dual.mul_(2),
+    "twice": lambda m, dual, plain: dual.mul_(2).add_(dual * 3),
+    "a part": lambda m, dual, plain: dual[1].mul_(plain[0]),
+    "copied": lambda m, dual, plain: dual.copy_(plain),
+    "indexed": lambda m, dual, plain: dual.index_fill_(0, m.tensor([0]), 0.0),
+    "after use": lambda m, dual, plain: dual.mul_((dual * dual).detach()),
+}
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_writing_to_a_dual_writes_to_its_tangent(compare_program, name):
+    def program(m):
+        ad = m.autograd.forward_ad
+        x, v, plain = made(m, X), made(m, V), made(m, W)
+        with ad.dual_level():
+            dual = ad.make_dual(x, v)
+            before = dual.sin()
+            WRITTEN[name](m, dual, plain)
+            kept = ad.unpack_dual(dual).tangent is v
+            after = dual.exp()
+            results = [v.clone(), ad.unpack_dual(before).tangent, ad.unpack_dual(after).tangent]
+            ad.unpack_dual(dual).tangent.mul_(3)
+            results += [v.clone(), ad.unpack_dual(dual * plain).tangent]
+            dual.mul_(plain)
+        return [kept, x, v, *results]
+
+    compare_program(program)
+
+
+def test_a_tangent_is_freed_with_what_was_computed_of_its_dual():
+    def alive(m):
+        ad = m.autograd.forward_ad
+        with ad.dual_level():
+            tangent = made(m, V)
+            seen = weakref.ref(tangent)
+            dual = ad.make_dual(made(m, X), tangent)
+            del tangent
+            held = seen() is not None
+            del dual
+            return held, seen() is None
+
+    assert alive(ts) == alive(torch) == (True, True)
+
+
+def test_the_incomplete_gamma_function_has_tangents_by_its_second_argument_alone():
+    a, x, v = (made(ts, array).exp() for array in (X, W, V))
+    for function in (ts.special.gammainc, ts.special.gammaincc):
+        y = x.clone().requires_grad_()
+        (gradient,) = ts.autograd.grad(function(a, y).sum(), y)
+        with ts.autograd.forward_ad.dual_level():
+            dual = ts.autograd.forward_ad.make_dual(x, v)
+            tangent = ts.autograd.forward_ad.unpack_dual(function(a, dual)).tangent
+            with pytest.raises(NotImplementedError):
+                function(dual, x)
+        np.testing.assert_allclose(tangent.numpy(), (gradient * v).numpy(), rtol=1e-12)

@@ -72,17 +72,34 @@ class _IncompleteGamma(Function):
     @staticmethod
     def forward(ctx: Any, a: Tensor, x: Tensor, upper: bool) -> Tensor:
         ctx.save_for_backward(a, x)
+        ctx.save_for_forward(a, x)
+        ctx.set_materialize_grads(False)
         ctx.upper = upper
         dtype = ts.result_type(a, x)
         return _evaluate(a.detach().double(), x.detach().double(), upper).to(dtype)
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> Any:
+    def backward(ctx: Any, grad: Tensor | None) -> Any:
         a, x = ctx.saved_tensors
+        if grad is None:
+            return None, None, None
         if ctx.needs_input_grad[0]:
-            raise RuntimeError("gammainc: the gradient by the first argument is not implemented; detach it")
-        density = ts.exp(ts.xlogy(a - 1, x) - x - ts.lgamma(a))
-        return None, grad * (-density if ctx.upper else density), None
+            raise NotImplementedError("gammainc: the gradient by the first argument is not implemented; detach it")
+        return None, grad * _density(a, x, ctx.upper), None
+
+    @staticmethod
+    def jvp(ctx: Any, a_tangent: Tensor | None, x_tangent: Any, upper: Any) -> Any:
+        if a_tangent is not None:
+            raise NotImplementedError("gammainc: Trying to use forward AD by the first argument, that does not support "
+                                      "it; detach it")  # fmt: skip
+        a, x = ctx.saved_tensors
+        return x_tangent * _density(a, x, ctx.upper)
+
+
+def _density(a: Tensor, x: Tensor, upper: bool) -> Tensor:
+    """The derivative by ``x``."""
+    density = ts.exp(ts.xlogy(a - 1, x) - x - ts.lgamma(a))
+    return -density if upper else density
 
 
 def _apply(name: str, input: Tensor, other: Tensor, upper: bool, out: Tensor | None) -> Tensor:
