@@ -295,3 +295,68 @@ def test_nodes_and_states_of_autograd(program):
     assert program.run(NODES) == [
         "True False", "[2.0, 2.0] (None,)", "False False", "True True", "False True", "False", "True 2.0"
     ]  # fmt: skip
+
+
+HELPERS = """
+import torch
+from torch._functorch.eager_transforms import _slice_argnums
+from torch.autograd.functional import _construct_standard_basis_for
+
+print(_slice_argnums((1, 2, 3), -1), _slice_argnums((1, 2, 3), 1, as_tuple=False))
+print(torch._VF.unique_dim(torch.tensor([1, 1, 2]), 0, True, True, True))
+print(*torch.autograd._calculate_shape(torch.ones(2), torch.ones(3, 2), True))
+print(*[t.tolist() for t in _construct_standard_basis_for((torch.ones(2), torch.ones(1)), (2, 1))])
+with torch.profiler.profile() as profile:
+    record = torch.ops.profiler._record_function_enter_new("named", None)
+    torch.ops.profiler._record_function_exit(record)
+print([event.count for event in profile.key_averages() if event.key == "named"])
+"""
+
+
+def test_helpers_of_autograd_and_of_transforms(program):
+    assert program.run(HELPERS) == [
+        "(3,) 2",
+        "(tensor([1, 2]), tensor([0, 0, 1]), tensor([2, 1]))",
+        "torch.Size([2]) torch.Size([2])",
+        "[[1.0, 0.0], [0.0, 1.0], [0.0, 0.0]] [[0.0], [0.0], [1.0]]",
+        "[1]",
+    ]
+
+
+ARCHIVES = """
+import io, os, tempfile
+import torch
+from torch.serialization import _is_zipfile, _open_zipfile_reader, _open_zipfile_writer
+
+content = {"a": b"12039", "c/d": b""}
+with tempfile.TemporaryDirectory() as folder:
+    for place in (os.path.join(folder, "name.pt"), io.BytesIO()):
+        with _open_zipfile_writer(place) as writer:
+            for name, data in content.items():
+                writer.write_record(name, data, len(data))
+            writer.write_record("s", torch.arange(3.0).untyped_storage(), 12)
+        if isinstance(place, io.BytesIO):
+            place.seek(0)
+            print(_is_zipfile(place), _is_zipfile(io.BytesIO(b"PK")))
+        with _open_zipfile_reader(place) as reader:
+            print(all(reader.get_record(name) == data for name, data in content.items()), reader.get_all_records())
+            print(reader.get_storage_from_record("s", 3, torch.float32).tolist(), writer.archive_name())
+            try:
+                reader.get_record("b")
+            except RuntimeError:
+                print("no record")
+    kept = os.path.join(folder, "saved")
+    torch.save({"x": torch.ones(2)}, kept)
+    reader = torch._C.PyTorchFileReader(kept)
+    print(reader.has_record("data.pkl"), reader.get_record_size("data/0"))
+    try:
+        torch._C.PyTorchFileReader(io.BytesIO(b"nothing"))
+    except RuntimeError:
+        print("no archive")
+"""
+
+
+def test_archives_by_their_records(program):
+    read = ["True ['a', 'c/d', 's', 'version']", "[0.0, 1.0, 2.0] {}", "no record"]
+    first, second = ([line.format(name) for line in read] for name in ("name", "archive"))
+    assert program.run(ARCHIVES) == [*first, "True False", *second, "True 8", "no archive"]

@@ -13,7 +13,7 @@ __all__ = ["nonzero", "nonzero_static", "unique", "unique_consecutive"]
 _nonzero = operators()["nonzero"]
 _nonzero_numpy = operators()["nonzero_numpy"]
 _unique = operators()["_unique2"]
-_unique_dim = operators()["unique_dim"]
+unique_dim = operators()["unique_dim"]
 _unique_consecutive = operators()["_unique_consecutive"]
 
 
@@ -56,7 +56,7 @@ def unique(
     """
     if dim is None:
         return _asked(_unique(input, sorted, return_inverse, return_counts), return_inverse, return_counts)
-    return _asked(_unique_dim(input, dim, sorted, return_inverse, return_counts), return_inverse, return_counts)
+    return _asked(unique_dim(input, dim, sorted, return_inverse, return_counts), return_inverse, return_counts)
 
 
 def unique_consecutive(

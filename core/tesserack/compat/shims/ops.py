@@ -28,4 +28,6 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(name)
     if name == "higher_order":
         return importlib.import_module("tesserack.ops.higher_order")
+    if name == "profiler":
+        return importlib.import_module("tesserack.compat.shims._profiler_ops")
     return namespace(name)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import IO, Any
 
 from tesserack import Tensor
+from tesserack.compat.shims import _archives
 from tesserack.serialization._objects import load, save
 from tesserack.serialization._safe import add_safe_globals, clear_safe_globals, get_safe_globals, safe_globals
 
@@ -25,6 +26,9 @@ __all__ = [
 MAP_LOCATION = Callable[[Any, str], Any] | Tensor | str | dict[str, str] | None
 FILE_LIKE = str | os.PathLike[str] | IO[bytes]
 DEFAULT_PROTOCOL = 2
+_open_zipfile_reader = _archives.open_reader
+_open_zipfile_writer = _archives.open_writer
+_is_zipfile = _archives.is_zipfile
 
 
 def register_package(priority: int, tagger: Any, deserializer: Any) -> None:
