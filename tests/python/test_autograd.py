@@ -513,3 +513,23 @@ def test_an_error_under_anomaly_mode_is_raised_where_warnings_are_errors(caplog:
             with pytest.raises(RuntimeError, match="modified by an inplace operation"):
                 z.sum().backward()
     assert "Error detected in PowBackward0" in caplog.text
+
+
+OPERANDS = {
+    "number": (lambda x: x + 5, [True, False]),
+    "number divided": (lambda x: 5 / x, [False, True]),
+    "first": (lambda x: ts.ones(2) * x, [False, True]),
+    "second": (lambda x: x.atan2(ts.ones(2)), [True, False]),
+    "three": (lambda x: ts.addcmul(x, ts.ones(2), x), [True, False, True]),
+    "exponent": (lambda x: x**2, [True]),
+    "mask": (lambda x: ts.where(x > 0, x, 0.0), [True, False]),
+    "written": (lambda x: x.clone().mul_(2), [True, False]),
+}
+
+
+@pytest.mark.parametrize("name", OPERANDS)
+def test_operands_that_want_no_gradient_have_their_place_among_next_functions(name) -> None:
+    call, wanted = OPERANDS[name]
+    following = call(ts.ones(2, requires_grad=True)).grad_fn.next_functions
+    assert [node is not None for node, _ in following] == wanted
+    assert all(number == 0 for _, number in following)

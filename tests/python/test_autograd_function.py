@@ -147,6 +147,36 @@ def test_dirty_inputs() -> None:
         AddInPlace.apply(leaf(1))
 
 
+def test_a_view_written_to_is_the_only_result() -> None:
+    class AddInPlace(Function):
+        @staticmethod
+        def forward(ctx, x, several):  # type: ignore[no-untyped-def]
+            ctx.mark_dirty(x)
+            x.add_(1)
+            return (x, x * 2) if several else x
+
+        @staticmethod
+        def backward(ctx, g, h=0):  # type: ignore[no-untyped-def]
+            return g + 2 * h, None
+
+    for of_view in (False, True):
+        w = ts.ones(2, requires_grad=True)
+        base = w * 2
+        x = base[:1] if of_view else base
+        if of_view:
+            with pytest.raises(RuntimeError, match="cannot return more than one Tensor"):
+                AddInPlace.apply(x, True)
+        else:
+            y, z = AddInPlace.apply(x, True)
+            (y + z).sum().backward()
+            assert w.grad.tolist() == [6.0, 6.0]
+    w = ts.ones(2, requires_grad=True)
+    base = w * 2
+    AddInPlace.apply(base[:1], False)
+    base.sum().backward()
+    assert w.grad.tolist() == [2.0, 2.0]
+
+
 def test_inputs_returned_as_they_are() -> None:
     class Identity(Function):
         @staticmethod

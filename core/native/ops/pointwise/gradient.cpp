@@ -5,6 +5,7 @@
 #include "autograd/meta.h"
 #include "autograd/record.h"
 #include "autograd/saved_tensor.h"
+#include "autograd/shown_edges.h"
 #include "dispatch/op_handles.h"
 #include "ops/pointwise/info.h"
 #include <algorithm>
@@ -108,11 +109,11 @@ namespace {
 
 constexpr int kMaxArgs = kMaxPointwiseArgs;
 
-struct PointwiseNode final : DeclaredNode {
+struct PointwiseNode final : DeclaredNode, ShowsEdges {
   const Operator* op = nullptr;   // functional
   uint8_t n_args = 0, needed = 0; // bit per argument that has an edge
   uint8_t broadcast = 0;          // bit per argument whose shape differs from the result's
-  DType arg_dtypes[kMaxArgs];
+  DType arg_dtypes[kMaxArgs];     // undefined where it is no tensor
   ResultMeta meta;
   Value numbers[kMaxArgs];
   std::unique_ptr<Scalar[]> complex_numbers; // memory of those among them
@@ -203,6 +204,22 @@ struct PointwiseNode final : DeclaredNode {
     return parts;
   }
 
+  // Numbers beside tensors of these operators are tensors to PyTorch; masks never have an edge.
+  std::vector<int32_t> shown_edges() const override {
+    static constexpr std::string_view kTakesTensors[] = {"add", "sub", "mul", "div", "where"};
+    const bool wraps = std::ranges::find(kTakesTensors, op->schema->base) != std::end(kTakesTensors);
+    std::vector<int32_t> shown;
+    int32_t edge = 0;
+    for (size_t k = 0; k < n_args; ++k) {
+      if (needed >> k & 1)
+        shown.push_back(edge++);
+      else if (numbers[k].is_number() ? wraps && k < 3 && op->schema->args[k].name != "alpha"
+                                      : arg_dtypes[k] != DType::Undefined && arg_dtypes[k] != DType::Bool)
+        shown.push_back(-1);
+    }
+    return shown;
+  }
+
   void visit_held(HeldVisitor& visitor) const override {
     for (const SavedTensor& s : saved) s.visit_held(visitor);
     result.visit_held(visitor);
@@ -237,6 +254,7 @@ Ref<PointwiseNode> prepare(const Operator& op, const Operator& functional, Frame
     const Value& v = f.args[k];
     if (v.tag != Tag::Tensor) {
       node->numbers[k] = v;
+      node->arg_dtypes[k] = DType::Undefined;
       if (v.tag == Tag::Complex) {
         if (!node->complex_numbers) node->complex_numbers = std::make_unique<Scalar[]>(kMaxArgs);
         node->numbers[k] = Value(node->complex_numbers[static_cast<size_t>(k)] = v.as_scalar());

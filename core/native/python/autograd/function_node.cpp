@@ -431,7 +431,7 @@ void save_tensors(FunctionNode& node, PyObject* raw_outputs, PyObject* outputs) 
   }
 }
 
-void check_dirty(PyObject* dirty, PyObject* outputs, PyObject* const* args, size_t n) {
+void check_dirty(PyObject* dirty, PyObject* outputs, PyObject* const* args, size_t n, bool record) {
   for (Py_ssize_t k = 0; dirty && k < PyTuple_GET_SIZE(dirty); ++k) {
     PyObject* o = PyTuple_GET_ITEM(dirty, k);
     TS_CHECK_TYPE(is_tensor(o), "mark_dirty can only mark tensors, but argument ", k, " is of type ", type_name(o));
@@ -442,6 +442,10 @@ void check_dirty(PyObject* dirty, PyObject* outputs, PyObject* const* args, size
              "a view of a leaf Variable that requires grad is being used in an in-place operation.");
     TS_CHECK(listed(outputs, o), "Some elements marked as dirty during the forward method were not returned as output. "
                                  "The inputs that are modified inplace must all be outputs of the Function.");
+    TS_CHECK(!(record && t->base && PyTuple_GET_SIZE(outputs) > 1),
+             "If your Function modifies inplace an input that is a view of another Tensor, your Function cannot return "
+             "more than one Tensor: the view's base would need the history of all of them. Return one, or clone() the "
+             "view first.");
     if (!among(args, n, o))
       warn("Only input Tensors should be given to ctx.mark_dirty(). If a Tensor is not an input, there is no need to "
            "pass it to mark_dirty().");
@@ -484,7 +488,7 @@ PyObject* apply(PyObject*, PyObject* const* all, Py_ssize_t count) {
     PyRef result = run_forward(*node, args, n, all[1] == Py_True);
     bool single = !PyTuple_Check(result.get());
     PyRef raw = single ? checked(PyTuple_Pack(1, result.get())) : result;
-    check_dirty(as_context(node->context)->dirty, raw.get(), args, n);
+    check_dirty(as_context(node->context)->dirty, raw.get(), args, n, record);
     PyRef outputs = finish_outputs(node, raw.get(), args, n, record);
     if (record) save_tensors(*node, raw.get(), outputs.get());
     Py_CLEAR(as_context(node->context)->to_save);

@@ -1,4 +1,5 @@
 #include "python/autograd/node_object.h"
+#include "autograd/shown_edges.h"
 #include "dispatch/schema.h"
 #include "python/autograd/function_node.h"
 #include "python/autograd/hook_handle.h"
@@ -59,9 +60,15 @@ PyObject* get_sequence(PyObject* self, PyObject*) {
 PyObject* next_functions(PyObject* self, void*) {
   return guarded([&] {
     std::span<Edge> edges = value(self).edges();
-    PyRef tuple = checked(PyTuple_New(static_cast<Py_ssize_t>(edges.size())));
-    for (size_t k = 0; k < edges.size(); ++k) {
-      PyRef pair = checked(Py_BuildValue("(NI)", node_object(edges[k].node), edges[k].input));
+    std::vector<int32_t> shown;
+    if (auto* node = dynamic_cast<ShowsEdges*>(&value(self)))
+      shown = node->shown_edges();
+    else
+      for (size_t k = 0; k < edges.size(); ++k) shown.push_back(static_cast<int32_t>(k));
+    PyRef tuple = checked(PyTuple_New(static_cast<Py_ssize_t>(shown.size())));
+    for (size_t k = 0; k < shown.size(); ++k) {
+      const Edge edge = shown[k] < 0 ? Edge() : edges[static_cast<size_t>(shown[k])];
+      PyRef pair = checked(Py_BuildValue("(NI)", node_object(edge.node), edge.input));
       PyTuple_SET_ITEM(tuple.get(), static_cast<Py_ssize_t>(k), pair.release());
     }
     return tuple.release();

@@ -48,6 +48,10 @@ class QuantizedType:
         self.per_byte = per_byte
         self.itemsize = storage.itemsize
 
+    @property  # type: ignore[misc]
+    def __class__(self) -> Any:  # isinstance(torch.quint8, torch.dtype), though no operator takes it for one
+        return ts.dtype
+
     @property
     def is_signed(self) -> bool:
         """Not told, as by PyTorch: a zero point moves the numbers to where they are wanted."""
