@@ -23,7 +23,10 @@ pass_on(
 def clone(self: Tensor, memory_format: Any = None) -> Tensor:
     parts = parts_of(self)
     indices = tuple(part.clone() for part in parts.indices)
-    return build(parts.layout, indices, values_of(self).clone(), self.shape, parts.dense_dim, parts.coalesced)
+    values = values_of(self).clone()
+    if not values.requires_grad:
+        return make(parts.layout, indices, values, self.shape, parts.dense_dim, parts.coalesced, exact=True)
+    return build(parts.layout, indices, values, self.shape, parts.dense_dim, parts.coalesced)
 
 
 @kernel("contiguous")
@@ -70,8 +73,8 @@ def _check_format(op: str, memory_format: Any) -> None:
 def _empty_like(
     self: Tensor, dtype: Any = None, device: Any = None, requires_grad: bool = False, memory_format: Any = None
 ) -> Tensor:
-    _check_format("empty_like", memory_format)
     if self.layout is ts.sparse_coo:
+        _check_format("empty_like", memory_format)
         made = empty_of(self, None, dtype, device)
     else:
         held = ts.zeros_like(parts_of(self).values, dtype=dtype)
@@ -107,11 +110,25 @@ def ones_like(
     self: Tensor, dtype: Any = None, device: Any = None, requires_grad: bool = False, memory_format: Any = None
 ) -> Tensor:
     _check_format("ones_like", memory_format)
+    return _full_like("ones_like", self, 1, dtype, device, requires_grad)
+
+
+def _full_like(op: str, self: Tensor, value: Any, dtype: Any, device: Any, requires_grad: bool) -> Tensor:
+    """One value in all places of a compressed tensor that hold elements."""
     if self.layout is ts.sparse_coo:
-        raise refuse("ones_like", self)
-    held = ts.ones_like(parts_of(self).values, dtype=dtype)
+        raise refuse(op, self)
+    held = ts.full_like(parts_of(self).values, value, dtype=dtype)
     made = like(self.detach(), held).to(device or self.device)
     return made.requires_grad_() if requires_grad else made
+
+
+@kernel("full_like")
+def full_like(
+    self: Tensor, fill_value: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False,
+    memory_format: Any = None,
+) -> Tensor:  # fmt: skip
+    _check_format("full_like", memory_format)
+    return _full_like("full_like", self, fill_value, dtype, device, requires_grad)
 
 
 def _new(self: Tensor, size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:

@@ -11,7 +11,7 @@ from tesserack.sparse._parts import make
 
 __all__ = ["make_with_layout"]
 
-_EMPTY = ("zeros", "empty", "new_zeros", "new_empty", "zeros_like")
+_EMPTY = ("zeros", "empty", "new_zeros", "new_empty", "zeros_like", "empty_like")
 _COMPRESSED = {ts.sparse_csr: -2, ts.sparse_csc: -1}  # the dim whose elements the first indices count
 
 
@@ -54,6 +54,13 @@ def make_with_layout(op: Any, name: str, args: tuple[Any, ...], options: dict[st
     if options.pop("out", None) is not None:
         raise RuntimeError(f"{name}: layout {layout} does not match the layout of out")
     self = args[0] if args and isinstance(args[0], Tensor) else options.pop("input", None)
+    likeness = self is not None and self.layout is not ts.strided and name.endswith("_like")
+    if likeness and layout is self.layout:
+        return op(*args, **options)  # type: ignore[no-any-return]
+    if likeness and name == "empty_like" and self.layout is not ts.sparse_coo:
+        raise RuntimeError(
+            f"{name}: expected the layout {layout_name(self)}, as self, got {layout}; convert the result"
+        )
     if layout is ts.strided:  # of a sparse self
         if self.layout is not ts.sparse_coo and name.endswith("_like"):
             raise RuntimeError(

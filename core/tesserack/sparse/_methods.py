@@ -80,7 +80,7 @@ def is_coalesced(self: Tensor) -> bool:
 def _coalesced_(self: Tensor, coalesced: bool) -> Tensor:
     """Say whether the indices of a coo tensor are unique and in order; returns it."""
     parts = _coo("_coalesced_", self)
-    replace(self, make(COO, parts.indices, parts.values, self.shape, parts.dense_dim, coalesced))
+    replace(self, make(COO, parts.indices, parts.values, self.shape, parts.dense_dim, coalesced, exact=True))
     return self
 
 

@@ -69,12 +69,16 @@ def parts_of(t: Tensor) -> Parts:
 
 
 def make(
-    layout: Any, indices: tuple[Tensor, ...], values: Tensor, size: Sequence[int], dense_dim: int, coalesced: bool
-) -> Tensor:
-    """A sparse tensor without history over these parts, which nothing checks."""
+    layout: Any, indices: tuple[Tensor, ...], values: Tensor, size: Sequence[int], dense_dim: int, coalesced: bool,
+    exact: bool = False,
+) -> Tensor:  # fmt: skip
+    """A sparse tensor without history over these parts, which nothing checks.
+
+    Fewer than two elements count as coalesced, unless what is said of them is ``exact``.
+    """
     values = values.detach()
     sparse_dim = len(size) - dense_dim if layout is COO else 2
-    coalesced = coalesced or (layout is COO and indices[0].shape[1] < 2)
+    coalesced = coalesced or (not exact and layout is COO and indices[0].shape[1] < 2)
     made: Tensor = _native._make_sparse(
         tuple(size), layout, (*(part.detach() for part in indices), values), sparse_dim, dense_dim, bool(coalesced)
     )

@@ -36,6 +36,13 @@ torch.div(s, 2, rounding_mode='floor', out=torch.zeros(2, 3).to_sparse())
 torch.bmm(torch.ones(2, 2, 3).to_sparse(), torch.ones(2, 3, 0))
 torch.bmm(torch.ones(0, 2, 3).to_sparse(), torch.ones(0, 3, 4))
 torch.bmm(torch.ones(2, 3, 0).to_sparse(), torch.ones(2, 0, 4))
+torch.full_like(c, 2); torch.full_like(c, 2.5, dtype=torch.float64); torch.ones_like(c, layout=torch.sparse_csr)
+torch.full_like(torch.empty_like(c, layout=torch.sparse_csr), 1)
+torch.full_like(torch.empty_like(c, memory_format=torch.contiguous_format), 1)
+torch.zeros_like(s, layout=torch.sparse_coo); torch.empty_like(s, layout=torch.sparse_csr).layout
+torch.zeros(2, 3).to_sparse()._coalesced_(False)
+torch.zeros(2, 3).to_sparse()._coalesced_(False).clone().is_coalesced()
+torch.zeros(2, 3).to_sparse()._coalesced_(False).coalesce().is_coalesced()
 """
 ERRORS = """
 s + 1; s + d; s / d; d / s; s.exp(); s.view(6); s == s; s.numpy(); s.tolist(); s.max(); s.indices(); d.indices()
@@ -43,7 +50,8 @@ d.values(); d.coalesce(); s.crow_indices(); c.indices(); c.coalesce(); c.sum(0);
 torch.sparse_coo_tensor(torch.tensor([[0, 5]]), torch.ones(2), (3,), check_invariants=True); s.contiguous()
 torch.sparse_coo_tensor(torch.tensor([[0, 1]]), torch.ones(3), (3,))
 torch.sparse_csr_tensor([1, 2], [0], [1.0], (1, 2), check_invariants=True); s @ d; torch.cat([s, d]); s.to_sparse(1)
-c.to_sparse_bsr((2, 2)); s.select(0, 5); s.transpose(0, 4)
+c.to_sparse_bsr((2, 2)); s.select(0, 5); s.transpose(0, 4); torch.empty_like(c, layout=torch.sparse_csc)
+torch.empty_like(c, layout=torch.strided); torch.empty_like(c, layout=torch.sparse_coo); torch.rand_like(c)
 """
 
 

@@ -50,6 +50,19 @@ def test_an_output_of_a_wider_dtype_holds_the_results_own_numbers(compare_progra
     compare_program(program)
 
 
+def test_moments_by_unbiased_take_an_output(compare_program: Run) -> None:
+    def program(m: Any) -> Any:
+        x = m.arange(12.0).reshape(3, 4) ** 2
+        return [
+            call(*args, **kwargs, out=out)
+            for call in (m.std, m.var)
+            for args, kwargs in (((x, 1, True, False), {}), ((x, 1, False), {}), ((x,), {"dim": 1, "unbiased": True}))
+            for out in (m.zeros(3), m.zeros(3, 2)[:, 0])
+        ]
+
+    compare_program(program)
+
+
 def test_views_may_be_resized_within_their_memory(compare_program: Run) -> None:
     def program(m: Any) -> Any:
         x = m.arange(10.0)

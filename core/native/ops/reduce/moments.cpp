@@ -206,6 +206,7 @@ TS_OPERATORS(moments) {
   def("var(Tensor self, bool unbiased=True) -> Tensor").facts("stored:complex32").body<whole<var_op>>().doc(kVar);
   def("var.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> Tensor")
       .body<along<var_op>>()
+      .out()
       .doc(kVar);
   def("var.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> Tensor")
       .rule<var_rule>()
@@ -217,6 +218,7 @@ TS_OPERATORS(moments) {
   def("std(Tensor self, bool unbiased=True) -> Tensor").facts("stored:complex32").body<whole<std_op>>().doc(kStd);
   def("std.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> Tensor")
       .body<along<std_op>>()
+      .out()
       .doc(kStd);
   def("std.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> Tensor")
       .rule<std_rule>()
