@@ -39,6 +39,9 @@ class StateDict(OrderedDict[str, Any]):
 
     _metadata: OrderedDict[str, dict[str, Any]]
 
+    def __repr__(self) -> str:
+        return repr(OrderedDict(self))  # as PyTorch's prints
+
 
 class StateDictMixin:
     """``state_dict``, ``load_state_dict`` and their hooks."""

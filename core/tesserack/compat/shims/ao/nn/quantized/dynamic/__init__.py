@@ -1,0 +1,7 @@
+"""``torch.ao.nn.quantized.dynamic``: layers that quantize their input in each call."""
+
+from __future__ import annotations
+
+from tesserack.compat.shims.ao.nn.quantized.dynamic.modules.linear import Linear
+
+__all__ = ["Linear"]
