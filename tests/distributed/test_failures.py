@@ -109,3 +109,8 @@ def test_a_rank_that_waits_is_interrupted_and_the_others_are_told(launch: Any, e
     assert done.returncode == 0, done.stderr[-3000:]
     assert "rank 0: KeyboardInterrupt" in done.stdout and done.stdout.count(": told") == 2, done.stdout
     assert done.stdout.count("rank 0 was interrupted") == 2, done.stdout
+
+
+def test_groups_are_left_and_made_again_whoever_is_first(launch: Any) -> None:
+    done = launch("again.py", 3)
+    assert done.returncode == 0 and done.stdout.count("again and again") == 3, done.stdout + done.stderr[-3000:]

@@ -170,7 +170,7 @@ class TCPStore(Store):
 
     def _serve(self, multi_tenant: bool) -> _Server:
         known = _servers.get((self.host, self.port)) if multi_tenant else None
-        server = known or _Server(self.host, self.port)
+        server = known if known is not None and known.users else _Server(self.host, self.port)  # the last may have left
         _servers[self.host, server.port] = server
         server.users += 1
         weakref.finalize(self, server.leave)

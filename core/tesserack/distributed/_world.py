@@ -6,11 +6,13 @@ import atexit
 import contextlib
 import itertools
 import os
+import time
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any
 
 from tesserack.distributed._backends import COMMUNICATOR, DEFAULT_BACKEND, Backend, automatic, is_known
+from tesserack.distributed._errors import DistNetworkError
 from tesserack.distributed._gathering import gather
 from tesserack.distributed._group import ProcessGroup
 from tesserack.distributed._recorder import prepare
@@ -234,15 +236,34 @@ def init_process_group(
         store = HashStore()
         told = launched(os.environ) or (-1, -1)
         rank, world_size = (rank if rank >= 0 else told[0]), (world_size if world_size >= 0 else told[1])
-    met = _own_meeting(chosen, bound) if store is None and init_method is None else None
-    meeting = met or store_for(init_method, store, rank, world_size, bound)
+    meeting = _own_meeting(chosen, bound) if store is None and init_method is None else None
     # Programs may begin, end and begin again over one store: keys of each start are its own.
-    name = f"world{next(_world.starts)}"
-    if not (alone or met):  # engines that meet by themselves have met
-        gather(PrefixStore(name, meeting.store), meeting.rank, meeting.size, bound)
+    start = next(_world.starts)
+    name = f"world{start}"
+    if meeting is None:  # engines that meet by themselves have met
+
+        def find(left: timedelta) -> Meeting:
+            return store_for(init_method, store, rank, world_size, left)
+
+        meeting = find(bound) if alone else _gathered(find, name, bound, start > 0 and store is None)
     _world.default = GroupMember.WORLD = _make(meeting, range(meeting.size), chosen, name, bound)
     _world.default.group_desc = group_name or "default_pg"
     prepare(world_groups)
+
+
+def _gathered(find: Callable[[timedelta], Meeting], name: str, bound: timedelta, again: bool) -> Meeting:
+    """Where all ranks have come. ``again``: the master that answers may be that of the group which was left before,
+    and go with it; then the next one is looked for."""
+    end = time.monotonic() + bound.total_seconds()
+    while True:
+        meeting = find(timedelta(seconds=max(0.1, end - time.monotonic())))
+        try:
+            gather(PrefixStore(name, meeting.store), meeting.rank, meeting.size, bound)
+        except DistNetworkError:
+            if not again or meeting.rank == 0 or time.monotonic() > end:
+                raise
+        else:
+            return meeting
 
 
 def destroy_process_group(group: Any = None) -> None:
