@@ -97,6 +97,17 @@ class P2POp:
             group_peer,
         )
 
+    def __repr__(self) -> str:
+        made = resolve(self.group)
+        here, there = (made.rank(), self.group_peer) if made is not None else (-1, self.group_peer)
+        if there is None and made is not None and self.peer is not None:
+            there = made.group_rank(self.peer)
+        ends = (here, there) if self.op is isend else (there, here)
+        return (
+            f"P2POp({self.op.__name__}, group_src={ends[0]}, group_dst={ends[1]}, {self.tensor.shape}, "
+            f"{self.tensor.dtype})"
+        )
+
 
 def batch_isend_irecv(p2p_op_list: Sequence[P2POp]) -> list[Work]:
     """Start all of them; wait for each of what comes back."""

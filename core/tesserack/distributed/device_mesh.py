@@ -117,9 +117,9 @@ class DeviceMesh:
             self._groups = [self._made(dim) for dim in range(self.mesh.ndim)]
         return list(self._groups)
 
-    def get_coordinate(self) -> list[int] | None:
+    def get_coordinate(self) -> tuple[int, ...] | None:
         """Where this rank stands; None where it does not."""
-        return None if self._coordinate is None else list(self._coordinate)
+        return None if self._coordinate is None else tuple(self._coordinate)
 
     def get_rank(self) -> int:
         """This process's number in the world."""
@@ -142,13 +142,17 @@ class DeviceMesh:
         made_of = {name: tuple(mesh._from_dims) for name, mesh in self._flattened.items()}
         lists = [made_of.get(name) or (self._dim(name),) for name in wanted]
         dims = [dim for each in lists for dim in each]
+        if dims != sorted(dims):
+            raise KeyError(
+                f"Invalid mesh_dim_names {wanted} specified. Mesh dim indices should be in ascending order; this mesh "
+                f"has {self.mesh_dim_names}"
+            )
         at = self.get_coordinate()
         if at is None:
             raise RuntimeError("DeviceMesh: expected a rank of the mesh to take a part of it")
         index = tuple(slice(None) if dim in dims else at[dim] for dim in range(self.ndim))
-        order = [sorted(dims).index(dim) for dim in dims]
         sizes = [math.prod(self._shape[dim] for dim in each) for each in lists]
-        part = self.mesh[index].permute(order).reshape(sizes)
+        part = self.mesh[index].reshape(sizes)
         groups = [
             self._flattened[name].get_group() if name in made_of else self.get_all_groups()[each[0]]
             for name, each in zip(wanted, lists, strict=True)

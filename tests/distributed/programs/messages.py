@@ -144,12 +144,18 @@ def dims_of_meshes(n: int, me: int) -> None:
     assert cut.mesh.tolist() == [[k] for k in range(n)] and cut["dp"].get_local_rank() == me
     dist.all_reduce(x, group=cut["tp"].get_group())
     assert x.item() == n * (n - 1) // 2
-    for wrong in (lambda: mesh["dp", "cp"]._flatten("pp"), lambda: world._unflatten(0, (n,), ("a", "b"))):
+    for wrong in (
+        lambda: mesh["dp", "cp"]._flatten("pp"),
+        lambda: world._unflatten(0, (n,), ("a", "b")),
+        lambda: mesh["cp", "dp"],
+        lambda: mesh["dp_cp", "pp"],
+    ):
         try:
             wrong()
-        except (ValueError, RuntimeError):
+        except (KeyError, ValueError, RuntimeError):
             continue
         raise AssertionError
+    assert mesh.get_coordinate() == (0, me, 0)
     try:
         dist.init_device_mesh("cpu", (1, n), mesh_dim_names=("a", "a"))
     except RuntimeError as error:

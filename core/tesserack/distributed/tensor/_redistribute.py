@@ -37,7 +37,7 @@ class _Walk:
     """This rank's memory on its way."""
 
     def __init__(
-        self, local: Tensor, mesh: DeviceMesh, shape: Sequence[int], placements: list[Placement], at: list[int]
+        self, local: Tensor, mesh: DeviceMesh, shape: Sequence[int], placements: list[Placement], at: Sequence[int]
     ) -> None:
         self.local, self.mesh, self.shape, self.placements, self.at = local, mesh, tuple(shape), placements, at
 
