@@ -54,6 +54,9 @@ CASES: list[tuple[Any, ...]] = [
     (2, 15, 15, 1, (13, 16), (1, 2), (1, 1), (0, 0), (1, 1)),
     # Halves go through float32's kernels of the library where there are none of their own.
     (2, 24, 24, 24, (17, 15), (3, 3), (2, 2), (1, 1), (1, 1)),
+    # Products over planes as they lie, and by groups.
+    (2, 5, 9, 1, (24, 25), (1, 1), (1, 1), (0, 0), (1, 1)),
+    (2, 6, 10, 2, (24, 25), (1, 1), (1, 1), (0, 0), (1, 1)),
     # Few results of a large weight.
     (1, 128, 257, 1, (4, 4), (3, 3), (1, 1), (1, 1), (1, 1)),
     (1, 200, 150, 1, (7, 5), (3, 3), (2, 2), (1, 1), (1, 1)),

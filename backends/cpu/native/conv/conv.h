@@ -17,6 +17,12 @@ struct ConvGeometry {
 
   int64_t positions() const { return out[0] * out[1] * out[2]; }
   int64_t in_positions() const { return in[0] * in[1] * in[2]; }
+  // Whether every output position is one input position times the weight.
+  bool is_pointwise() const {
+    for (int d = 0; d < 3; ++d)
+      if (kernel[d] != 1 || stride[d] != 1 || padding[d] != 0) return false;
+    return true;
+  }
   int64_t patch() const { return in_channels / groups * kernel[0] * kernel[1] * kernel[2]; }
 };
 

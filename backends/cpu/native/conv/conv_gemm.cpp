@@ -24,8 +24,10 @@ template <class T> class ByPatches {
 public:
   ByPatches(const ConvGeometry& geometry, int32_t dtype, const ConvTensors& tensors)
       : g_(geometry), dtype_(dtype), t_(tensors), patch_(g_.patch()), positions_(g_.positions()),
-        in_group_(g_.in_channels / g_.groups), out_group_(g_.out_channels / g_.groups) {
-    block_ = std::clamp<int64_t>(kPatchElements / std::max<int64_t>(1, patch_), 16, std::max<int64_t>(16, positions_));
+        in_group_(g_.in_channels / g_.groups), out_group_(g_.out_channels / g_.groups), direct_(g_.is_pointwise()) {
+    block_ = direct_ ? positions_
+                     : std::clamp<int64_t>(kPatchElements / std::max<int64_t>(1, patch_), 16,
+                                           std::max<int64_t>(16, positions_));
     in_channel_ = g_.channels_last ? 1 : g_.in_positions();
     in_position_ = g_.channels_last ? g_.in_channels : 1;
     out_channel_ = g_.channels_last ? 1 : positions_;
@@ -37,7 +39,7 @@ public:
     // A weight's gradient is a sum over the images.
     const int64_t jobs = kind == onednn::Conv::backward_weight ? g_.groups : g_.batch * g_.groups;
     const auto range = [&](int64_t begin, int64_t end) {
-      std::vector<T> patches(static_cast<size_t>(patch_ * block_));
+      std::vector<T> patches(direct_ ? 0 : static_cast<size_t>(patch_ * block_));
       for (int64_t job = begin; job < end; ++job) {
         if (kind == onednn::Conv::forward)
           forward(job / g_.groups, job % g_.groups, patches);
@@ -56,6 +58,7 @@ private:
   int32_t dtype_;
   const ConvTensors& t_;
   int64_t patch_, positions_, in_group_, out_group_, block_;
+  bool direct_;                                                   // the input itself is what patches would be
   int64_t in_channel_, in_position_, out_channel_, out_position_; // strides
   int64_t step_;                                                  // between inputs of neighbouring output columns
 
@@ -70,6 +73,9 @@ private:
     T* data = reinterpret_cast<T*>(t_.output) + image * g_.out_channels * positions_ +
               group * out_group_ * out_channel_ + position * out_position_;
     return {reinterpret_cast<char*>(data), out_channel_, out_position_};
+  }
+  Matrix input_matrix(int64_t image, int64_t group) const {
+    return {reinterpret_cast<char*>(input(image, group)), in_channel_, in_position_};
   }
   static Matrix matrix(std::vector<T>& data, int64_t row_stride, int64_t col_stride) {
     return {reinterpret_cast<char*>(data.data()), row_stride, col_stride};
@@ -86,6 +92,9 @@ private:
   void forward(int64_t image, int64_t group, std::vector<T>& patches) const {
     Matrix bias{};
     if (t_.bias) bias = {t_.bias + group * out_group_ * static_cast<int64_t>(sizeof(T)), 1, 0};
+    if (direct_)
+      return product(out_group_, positions_, patch_, weight(group), input_matrix(image, group), output(image, group, 0),
+                     bias);
     for (int64_t p = 0; p < positions_; p += block_) {
       const int64_t count = std::min(block_, positions_ - p);
       gather(input(image, group), p, count, patches.data());
@@ -94,6 +103,9 @@ private:
   }
 
   void backward_input(int64_t image, int64_t group, std::vector<T>& patches) const {
+    if (direct_)
+      return product(patch_, positions_, out_group_, transposed(weight(group)), output(image, group, 0),
+                     input_matrix(image, group), {});
     T* target = input(image, group);
     for (int64_t i = 0; i < g_.in_positions(); ++i)
       for (int64_t c = 0; c < in_group_; ++c) target[i * in_position_ + c * in_channel_] = T{0};
@@ -113,6 +125,11 @@ private:
   void backward_weight(int64_t group, std::vector<T>& patches) const {
     const Matrix sum = weight(group);
     for (int64_t image = 0; image < g_.batch; ++image) {
+      if (direct_) {
+        product(out_group_, patch_, positions_, output(image, group, 0), transposed(input_matrix(image, group)), sum,
+                image == 0 ? Matrix{} : sum);
+        continue;
+      }
       for (int64_t p = 0; p < positions_; p += block_) {
         const int64_t count = std::min(block_, positions_ - p);
         gather(input(image, group), p, count, patches.data());

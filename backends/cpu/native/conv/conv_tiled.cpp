@@ -51,12 +51,7 @@ ConvGeometry mirrored(const ConvGeometry& g) {
   return m;
 }
 
-// Whether every output position is one input position times the weight.
-bool is_product(const ConvGeometry& g) {
-  for (int d = 0; d < 3; ++d)
-    if (g.kernel[d] != 1 || g.stride[d] != 1 || g.padding[d] != 0) return false;
-  return g.groups == 1;
-}
+bool is_product(const ConvGeometry& g) { return g.is_pointwise() && g.groups == 1; }
 
 // Such a convolution, or a gradient of it, as one matrix product.
 void multiply(Conv kind, const TiledConv& t) {
