@@ -147,7 +147,7 @@ def test_a_float64_matrix_times_a_vector(rows: int, k: int, rng: np.random.Gener
             np.testing.assert_allclose(across, x[None] @ a.T, rtol=1e-13, atol=1e-13)
 
 
-@pytest.mark.parametrize("dtype", [np.dtype("f4"), BFLOAT16, np.dtype("i8")], ids=str)
+@pytest.mark.parametrize("dtype", [np.dtype("f4"), np.dtype("f2"), BFLOAT16, np.dtype("i8")], ids=str)
 def test_batches(dtype: np.dtype[Any]) -> None:
     rng = np.random.default_rng(3)
     for a_shape, b_shape, m, n, k in (
@@ -163,9 +163,11 @@ def test_batches(dtype: np.dtype[Any]) -> None:
         wide_a, wide_b = np.broadcast_to(a, (*batch, m, k)), np.broadcast_to(b, (*batch, k, n))
         call("matmul", [out], [wide_a, wide_b], compute="f4")
         check(out, wide_a, wide_b)
-        bias = np.broadcast_to(random_array(rng, (n,), dtype), out.shape)
-        call("matmul", [out], [wide_a, wide_b, bias], compute="f4")
-        check(out, wide_a, wide_b, bias)
+        turned = wide_b.swapaxes(-1, -2).copy().swapaxes(-1, -2)
+        for base in ((n,), (m, 1), (1, 1)):
+            bias = np.broadcast_to(random_array(rng, base, dtype), out.shape)
+            call("matmul", [out], [wide_a, turned, bias], compute="f4")
+            check(out, wide_a, wide_b, bias)
 
 
 @pytest.mark.parametrize("dtype", ["f4", "f8"])

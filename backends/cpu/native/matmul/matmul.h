@@ -30,6 +30,9 @@ constexpr int64_t kThreadsFrom = 100'000; // multiply-adds
 // Uses max_threads() threads where the work is worth them.
 void run_gemm(const Gemm& gemm);
 
+// One of a batch of float16 or bfloat16, so small that a library's call takes longer than it. False if it is not.
+bool multiply_small_half(const Gemm& gemm);
+
 // The same product, where strides of dims of size 1 are such that a library takes it.
 Gemm with_usual_strides(const Gemm& gemm);
 

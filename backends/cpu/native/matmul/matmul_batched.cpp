@@ -95,6 +95,9 @@ constexpr int64_t kTinyWork = 64; // multiply-adds
 bool is_tiny(const Gemm& g) {
   return (g.m == 1 || g.n == 1) && g.m * g.n * g.k <= kTinyWork && (g.dtype == TS_FLOAT32 || g.dtype == TS_FLOAT64);
 }
+void run_small_half(const Gemm& g) {
+  if (!multiply_small_half(with_usual_strides(g))) run_gemm(g);
+}
 template <class T> void multiply_tiny(const Gemm& g) {
   const T *a = reinterpret_cast<const T*>(g.a.data), *b = reinterpret_cast<const T*>(g.b.data),
           *addend = reinterpret_cast<const T*>(g.addend.data);
@@ -139,6 +142,8 @@ void matmul(const Call& call) {
   for (int64_t i = 0; i < count; i += at_once) {
     if (at_once < count) call.check_interrupt();
     parallel_for(i, std::min(i + at_once, count), grain, [&](int64_t begin, int64_t end) {
+      const int32_t dtype = batched.gemm.dtype;
+      if (dtype == TS_FLOAT16 || dtype == TS_BFLOAT16) return each_batch(batched, begin, end, run_small_half);
       if (!is_tiny(batched.gemm)) return each_batch(batched, begin, end, run_gemm);
       batched.gemm.dtype == TS_FLOAT32 ? each_batch(batched, begin, end, multiply_tiny<float>)
                                        : each_batch(batched, begin, end, multiply_tiny<double>);

@@ -42,6 +42,28 @@ void blend_rows(const Gemm& whole, float beta, float alpha, float* product, int6
 
 } // namespace
 
+bool multiply_small_half(const Gemm& g) {
+  constexpr int64_t kElements = 1024;
+  if (g.m * g.n == 1 || g.m * g.k > kElements || g.k * g.n > kElements || g.m * g.n > kElements || g.k == 0)
+    return false;
+  alignas(64) float a[kElements], b[kElements], c[kElements], addend[kElements];
+  const auto wide = [&](const Matrix& from, int64_t rows, int64_t cols, float* to) -> Matrix {
+    char* const data = reinterpret_cast<char*>(to);
+    if (from.col_stride != 1 && from.row_stride == 1) { // as it lies
+      pick_widen_half()(g.dtype, cols, rows, {from.data, from.col_stride, 1}, to);
+      return {data, 1, rows};
+    }
+    pick_widen_half()(g.dtype, rows, cols, from, to);
+    return {data, cols, 1};
+  };
+  Gemm floats{TS_FLOAT32, g.m, g.n, g.k, wide(g.a, g.m, g.k, a), wide(g.b, g.k, g.n, b), {}, {}};
+  floats.c = {reinterpret_cast<char*>(c), g.n, 1};
+  if (g.addend.data != nullptr) floats.addend = wide(g.addend, g.m, g.n, addend);
+  run_gemm(floats);
+  pick_narrow_half()(g.dtype, g.m, g.n, c, g.c);
+  return true;
+}
+
 void multiply_half(const Gemm& gemm, float beta, float alpha) {
   Gemm g = gemm;
   if (beta == 0) g.addend = {}; // which is not read then, whatever it holds

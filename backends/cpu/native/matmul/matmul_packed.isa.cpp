@@ -149,12 +149,14 @@ template <class T, class Rule> void multiply(const Gemm& g, bool accumulate) {
 
 template <class Half> void widen(int64_t rows, int64_t cols, const Matrix& from, float* to) {
   const auto load_row = loader<float>(dtype_of<Half>());
+  if (from.col_stride == 1 && from.row_stride == cols) return load_row(to, from.data, Box{1, rows * cols, 0, 1});
   for (int64_t i = 0; i < rows; ++i, to += cols)
     load_row(to, from.data + i * from.row_stride * int64_t{sizeof(Half)}, Box{1, cols, 0, from.col_stride});
 }
 
 template <class Half> void narrow(int64_t rows, int64_t cols, const float* from, const Matrix& to) {
   const auto store_row = storer<float>(dtype_of<Half>());
+  if (to.col_stride == 1 && to.row_stride == cols) return store_row(to.data, from, Box{1, rows * cols, 0, 1});
   for (int64_t i = 0; i < rows; ++i, from += cols)
     store_row(to.data + i * to.row_stride * int64_t{sizeof(Half)}, from, Box{1, cols, 0, to.col_stride});
 }
