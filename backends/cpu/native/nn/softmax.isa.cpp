@@ -89,7 +89,7 @@ template <typename T, int Inputs, typename F> void for_rows(const backend::Call&
 // Many interleaved rows: blocks of columns, each folded down its rows while it is in the L2 cache. `block(inputs, n,
 // width)` works on dense n x width arrays and leaves its result in the first.
 template <typename T, int Inputs, typename F> void for_columns(const backend::Call& call, const Extent& e, F&& block) {
-  constexpr int64_t kBlockElements = 32768;
+  constexpr int64_t kBlockElements = 65536;
   const RowReader<T> readers[2] = {RowReader<T>(call.in(0).raw()), RowReader<T>(call.in(Inputs - 1).raw())};
   const RowWriter<T> writer(call.out(0).raw());
   int64_t width = kBlockElements / e.size / 16 * 16;

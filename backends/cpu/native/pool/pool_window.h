@@ -2,6 +2,7 @@
 #ifndef TESSERACK_CPU_POOL_WINDOW_H
 #define TESSERACK_CPU_POOL_WINDOW_H
 
+#include "copy/box.h"
 #include "dtype_switch.h"
 
 #include <algorithm>
@@ -74,6 +75,10 @@ public:
   int64_t channel_step() const { return channel_; }
   void finish() const {
     if (direct_) return;
+    if (is_half<T> && channels_ == 1 && to_.row_stride == width_ * to_.col_stride) { // halves are narrowed in vectors
+      const Box box{1, height_ * width_, 0, to_.col_stride};
+      return storer<float>(dtype_of<T>())(reinterpret_cast<char*>(target_), reinterpret_cast<const float*>(base_), box);
+    }
     for (int64_t i = 0; i < height_; ++i)
       for (int64_t j = 0; j < width_; ++j)
         for (int64_t c = 0; c < channels_; ++c)
