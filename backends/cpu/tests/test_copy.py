@@ -185,3 +185,12 @@ def test_matrices_by_columns_are_moved_by_lines(dtype: str, shape: tuple[int, in
                 h.call("copy_cast", [out], [source])
                 assert np.array_equal(out.copy().view(np.uint32), source.copy().view(np.uint32))
         assert not wide[:, rows + 3 :].any()
+
+
+@pytest.mark.parametrize("width", [*range(1, 18), 31, 32, 33, 48, 63, 64, 65])
+def test_joining_short_runs(width: int, rng: np.random.Generator) -> None:
+    """Of every count of bytes, each beside others that must stay."""
+    a, b = (rng.integers(0, 255, (37, w), dtype=np.uint8) for w in (width, 5))
+    out = np.zeros((37, 2 * width + 5), np.uint8)
+    h.call("cat", [out], [a, b, a[::-1].copy()], [h.Tensors(0, 3), 1])
+    np.testing.assert_array_equal(out, np.concatenate([a, b, a[::-1]], 1))

@@ -23,6 +23,14 @@ template <size_t N> void spread_runs(char* to, int64_t row, const char* from, in
   for (int64_t i = 0; i < n; ++i) std::memcpy(to + i * row, from + i * static_cast<int64_t>(N), N);
 }
 
+// Runs of `least` to 2 * `least` bytes, as two pieces that overlap.
+template <size_t least> void spread_overlapping(char* to, int64_t row, const char* from, int64_t bytes, int64_t n) {
+  for (int64_t i = 0; i < n; ++i, to += row, from += bytes) {
+    std::memcpy(to, from, least);
+    std::memcpy(to + bytes - least, from + bytes - least, least);
+  }
+}
+
 void copy_runs(const Piece& p, int64_t row, int64_t first, int64_t last) {
   char* const to = p.to + first * row;
   const char* const from = p.from + first * p.bytes;
@@ -38,6 +46,10 @@ void copy_runs(const Piece& p, int64_t row, int64_t first, int64_t last) {
   case 128: return spread_runs<128>(to, row, from, n);
   case 256: return spread_runs<256>(to, row, from, n);
   default:
+    if (p.bytes > 32 && p.bytes < 64) return spread_overlapping<32>(to, row, from, p.bytes, n);
+    if (p.bytes > 16 && p.bytes < 32) return spread_overlapping<16>(to, row, from, p.bytes, n);
+    if (p.bytes > 8 && p.bytes < 16) return spread_overlapping<8>(to, row, from, p.bytes, n);
+    if (p.bytes > 4 && p.bytes < 8) return spread_overlapping<4>(to, row, from, p.bytes, n);
     for (int64_t i = 0; i < n; ++i) std::memcpy(to + i * row, from + i * p.bytes, static_cast<size_t>(p.bytes));
   }
 }

@@ -85,7 +85,7 @@ Tensor end_of(const Tensor& x, int64_t dim, int64_t first, int64_t n, Mode mode)
   if (mode == Mode::Reflect) return ops::flip(end, Dims{dim});
   Dims sizes(x.sizes());
   sizes[dim] = n;
-  return ops::expand(end, sizes);
+  return ops::contiguous(ops::expand(end, sizes));
 }
 Tensor with_ends(const Tensor& x, const Pads& p, Mode mode) {
   const int64_t n = x.sizes()[p.dim];

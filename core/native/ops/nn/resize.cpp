@@ -145,9 +145,12 @@ Tensor apply(const Tensor& x, int64_t dim, const Taps& taps) {
   Dims shape(static_cast<size_t>(x.ndim() - dim), 1);
   shape[0] = static_cast<int64_t>(taps.at[0].size());
   Tensor total;
-  for (size_t k = 0; k < taps.at.size(); ++k) {
-    Tensor part = ops::mul(ops::index_select(x, dim, from_host(taps.at[k], x.device())),
-                           reshaped(raw_vector(taps.weight[k], x.dtype(), x.device()), shape));
+  auto positions = [&](size_t k) { return ops::index_select(x, dim, from_host(taps.at[k], x.device())); };
+  auto weights = [&](size_t k) { return reshaped(raw_vector(taps.weight[k], x.dtype(), x.device()), shape); };
+  static const Op two_taps("two_taps");
+  for (size_t k = 0; k < taps.at.size(); k += 2) {
+    Tensor part = k + 1 < taps.at.size() ? two_taps(positions(k), weights(k), positions(k + 1), weights(k + 1))
+                                         : ops::mul(positions(k), weights(k));
     total = total.defined() ? ops::add(total, part) : part;
   }
   return total;
@@ -253,6 +256,12 @@ Tensor interpolate(const Tensor& input, std::optional<IntSpan> size, std::span<c
 } // namespace
 
 TS_OPERATORS(resize) {
+  def("two_taps(Tensor a, Tensor weight_a, Tensor b, Tensor weight_b) -> Tensor")
+      .pointwise("a * weight_a + b * weight_b")
+      .derivative("a", "grad * weight_a")
+      .derivative("b", "grad * weight_b")
+      .hidden()
+      .doc("Two weighted positions of interpolate in one pass.");
   def("interpolate(Tensor input, int[1]? size=None, float[1]? scale_factor=None, str mode='nearest', bool? "
       "align_corners=None, bool? recompute_scale_factor=None, bool antialias=False) -> Tensor")
       .facts("stored:none")
