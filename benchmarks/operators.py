@@ -199,3 +199,29 @@ row("pdist 500x64", "F.pdist(x, p)", limit=1)(_rows_of_points(2.0))
 row("pdist 500x64, gradient", "grad(F.pdist(x, p).sum(), x)", limit=1)(_rows_of_points(2.0))
 row("cdist 500x500x64, p=1", "fw.cdist(x, x, p)", limit=0.8)(_rows_of_points(1.0))
 row("cdist 500x500x64, p=1, gradient", "grad(fw.cdist(x, x, p).sum(), x)", limit=0.8)(_rows_of_points(1.0))
+
+
+def _values(*shapes: tuple[int, ...], dtype: str = "float32") -> Setup:
+    def setup(fw: Any, device: str) -> dict[str, Any]:
+        kind = getattr(fw, dtype)
+        if dtype.startswith(("int", "uint")):
+            values = [fw.randint(0, 100, shape, device=device).to(kind) for shape in shapes]
+        else:
+            values = [fw.randn(*shape, device=device).to(kind) for shape in shapes]
+        return {"F": fw.nn.functional, "fw": fw, **dict(zip("abc", values, strict=False))}
+
+    setup.__module__ = __name__
+    return setup
+
+
+_SQUARE, _IMAGE = (256, 256), (2, 16, 48, 48)
+row("products of rows, int64", "fw.einsum('ij,ij->i', a, b)", limit=1.3)(_values(_SQUARE, _SQUARE, dtype="int64"))
+row("bmm 1000x4x4, bfloat16", "fw.bmm(a, b)", limit=1.3)(_values((1000, 4, 4), (1000, 4, 4), dtype="bfloat16"))
+row("bmm 64x128x128, float16", "fw.bmm(a, b)", limit=1.3)(_values((64, 128, 128), (64, 128, 128), dtype="float16"))
+row("lgamma 256x256", "a.lgamma()", limit=1.8)(_values(_SQUARE))
+row("neg 256x256, bfloat16", "a.neg()", limit=1.3)(_values(_SQUARE, dtype="bfloat16"))
+row("amax 256x1024, uint8", "a.amax(1)", limit=1.3)(_values((256, 1024), dtype="uint8"))
+row("softmax of columns, 2048x2048", "a.softmax(0)", limit=1.1)(_values((2048, 2048)))
+row("conv 1x1 of 48x48", "F.conv2d(a, b)", limit=1.3)(_values(_IMAGE, (32, 16, 1, 1)))
+row("bilinear 48x48 to 96x96", "F.interpolate(a, scale_factor=2, mode='bilinear')", limit=1.3)(_values(_IMAGE))
+row("reflection of 48x48", "F.pad(a, (3, 3, 3, 3), mode='reflect')", limit=1.5)(_values(_IMAGE))

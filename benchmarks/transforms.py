@@ -20,6 +20,7 @@ def _matrix(*shape: int, definite: bool = False) -> Setup:
 for _shape in ((512, 512), (1000, 8, 8)):
     _name = "x".join(map(str, _shape))
     row(f"solve {_name}", "linalg.solve(a, a)", limit=1.1)(_matrix(*_shape))
+    row(f"inv {_name}", "linalg.inv(a)", limit=1.3)(_matrix(*_shape))
     row(f"cholesky {_name}", "linalg.cholesky(a)", limit=1.1)(_matrix(*_shape, definite=True))
     row(f"qr {_name}", "linalg.qr(a)", limit=1.1)(_matrix(*_shape))
     row(f"eigh {_name}", "linalg.eigh(a)", limit=1.1)(_matrix(*_shape, definite=True))
