@@ -1,7 +1,6 @@
 #include "python/graph/compiled_function.h"
 #include "python/tensor/tensor_object.h"
 #include <algorithm>
-#include <structmember.h>
 
 namespace ts::py_runtime {
 
