@@ -199,3 +199,21 @@ def test_modes_of_one_thread_are_not_anothers():
         thread.start()
         thread.join()
     assert seen == []
+
+
+COPIED = """
+import copy
+import torch
+from torch.fx import Graph, GraphModule
+
+for operator in (torch.ops.aten.add, torch.ops.aten.add.Tensor):
+    print(copy.copy(operator) is operator, copy.deepcopy([operator])[0] is operator)
+graph = Graph()
+graph.output(graph.call_function(torch.ops.aten.add.Tensor, (graph.placeholder("x"), 1)))
+copied = copy.deepcopy(GraphModule({}, graph))
+print([node.target is torch.ops.aten.add.Tensor for node in copied.graph.nodes], copied(torch.ones(1)).item())
+"""
+
+
+def test_copies_of_operators_are_themselves(program):
+    assert program.run(COPIED) == ["True True", "True True", "[False, True, False] 2.0"]

@@ -36,7 +36,17 @@ def _overriding(args: tuple[Any, ...]) -> list[Any]:
     return found if found and _native._asks_overrides() else []
 
 
-class OpOverload:
+class _Single:
+    """One object for each name: its copies are itself, so that copied graphs call what their originals do."""
+
+    def __copy__(self) -> Any:
+        return self
+
+    def __deepcopy__(self, memo: Any) -> Any:
+        return self
+
+
+class OpOverload(_Single):
     """One overload, such as ``aten.add.Tensor``; one object per name.
 
     PyTorch splits some operators into more overloads than there are here: such a one is the whole operator.
@@ -97,7 +107,7 @@ class OpOverload:
     __str__ = _name = lambda self: f"{self.namespace}.{self.__name__}"
 
 
-class OpOverloadPacket:
+class OpOverloadPacket(_Single):
     """An operator with all its overloads, such as ``torch.ops.aten.add``."""
 
     def __init__(self, namespace: str, name: str) -> None:
