@@ -30,6 +30,7 @@ class dtype:
     is_floating_point: _bool
     is_complex: _bool
     is_signed: _bool
+    _values: _int
     def to_complex(self) -> dtype: ...
     def to_real(self) -> dtype: ...
 

@@ -29,7 +29,7 @@ extern "C" {
 #endif
 
 #define TS_ABI_MAJOR 2
-#define TS_ABI_MINOR 2
+#define TS_ABI_MINOR 3
 
 /* The version of this header, in every library that is compiled with it: the core compares the major before it calls
  * anything of the library. One written in another language exports the same two numbers; a linker's version script
@@ -68,16 +68,19 @@ enum {
   TS_NUM_DTYPES = 22
 };
 
-/* X(code without TS_, name, bytes of an element) for every dtype in the order of the codes: names and sizes in C and
- * C++ come from here. */
+/* X(code without TS_, name, bytes of an element, values in an element, kind) for every dtype in the order of the codes:
+ * whatever C and C++ know of dtypes comes from here. The kind is 'b'ool, 'u'nsigned, 'i'nteger, 'f'loating or 'c'omplex.
+ * Several values share an element from the lowest bits on, in equal parts: it is moved, and given to kernels that know
+ * it, never converted. Since 2.3 with the last two; three before. */
 #define TS_EACH_DTYPE(X)                                                                                          \
-  X(BOOL, bool, 1) X(UINT8, uint8, 1) X(UINT16, uint16, 2) X(UINT32, uint32, 4) X(UINT64, uint64, 8)              \
-  X(INT8, int8, 1) X(INT16, int16, 2) X(INT32, int32, 4) X(INT64, int64, 8)                                       \
-  X(FLOAT16, float16, 2) X(BFLOAT16, bfloat16, 2) X(FLOAT32, float32, 4) X(FLOAT64, float64, 8)                   \
-  X(COMPLEX64, complex64, 8) X(COMPLEX128, complex128, 16) X(COMPLEX32, complex32, 4)                             \
-  X(FLOAT8_E4M3FN, float8_e4m3fn, 1) X(FLOAT8_E5M2, float8_e5m2, 1) X(FLOAT8_E4M3FNUZ, float8_e4m3fnuz, 1)        \
-  X(FLOAT8_E5M2FNUZ, float8_e5m2fnuz, 1) X(FLOAT8_E8M0FNU, float8_e8m0fnu, 1)                                  \
-  X(FLOAT4_E2M1FN_X2, float4_e2m1fn_x2, 1)
+  X(BOOL, bool, 1, 1, 'b') X(UINT8, uint8, 1, 1, 'u') X(UINT16, uint16, 2, 1, 'u') X(UINT32, uint32, 4, 1, 'u')   \
+  X(UINT64, uint64, 8, 1, 'u') X(INT8, int8, 1, 1, 'i') X(INT16, int16, 2, 1, 'i') X(INT32, int32, 4, 1, 'i')     \
+  X(INT64, int64, 8, 1, 'i') X(FLOAT16, float16, 2, 1, 'f') X(BFLOAT16, bfloat16, 2, 1, 'f')                      \
+  X(FLOAT32, float32, 4, 1, 'f') X(FLOAT64, float64, 8, 1, 'f') X(COMPLEX64, complex64, 8, 1, 'c')                \
+  X(COMPLEX128, complex128, 16, 1, 'c') X(COMPLEX32, complex32, 4, 1, 'c')                                        \
+  X(FLOAT8_E4M3FN, float8_e4m3fn, 1, 1, 'f') X(FLOAT8_E5M2, float8_e5m2, 1, 1, 'f')                               \
+  X(FLOAT8_E4M3FNUZ, float8_e4m3fnuz, 1, 1, 'f') X(FLOAT8_E5M2FNUZ, float8_e5m2fnuz, 1, 1, 'f')                   \
+  X(FLOAT8_E8M0FNU, float8_e8m0fnu, 1, 1, 'f') X(FLOAT4_E2M1FN_X2, float4_e2m1fn_x2, 1, 2, 'f')
 
 /* Scalar instructions of a pointwise program. All registers of a program hold one type, the call's
  * compute_dtype (float32, float64, int32, int64 or uint64); truth values are 0 and 1 of that type. Integer

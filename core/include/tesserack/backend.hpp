@@ -92,7 +92,7 @@ private:
 }
 
 inline const char* dtype_name(int32_t dtype) {
-#define TS_DTYPE_NAME(code, name, bytes) #name,
+#define TS_DTYPE_NAME(code, name, bytes, values, kind) #name,
   constexpr const char* names[TS_NUM_DTYPES] = {TS_EACH_DTYPE(TS_DTYPE_NAME)};
 #undef TS_DTYPE_NAME
   return dtype >= 0 && dtype < TS_NUM_DTYPES ? names[dtype] : "unknown";
@@ -100,13 +100,19 @@ inline const char* dtype_name(int32_t dtype) {
 
 // Bytes of one element; 0 for a dtype this header does not know.
 inline int64_t dtype_size(int32_t dtype) {
-#define TS_DTYPE_SIZE(code, name, bytes) bytes,
+#define TS_DTYPE_SIZE(code, name, bytes, values, kind) bytes,
   constexpr int8_t sizes[TS_NUM_DTYPES] = {TS_EACH_DTYPE(TS_DTYPE_SIZE)};
 #undef TS_DTYPE_SIZE
   return dtype >= 0 && dtype < TS_NUM_DTYPES ? sizes[dtype] : 0;
 }
-// Several values to an element: moved, never converted.
-inline bool is_packed(int32_t dtype) { return dtype == TS_FLOAT4_E2M1FN_X2; }
+// Values in an element, in equal parts from the lowest bits on: of more than one, elements are moved, never converted.
+inline int64_t values_in(int32_t dtype) {
+#define TS_DTYPE_VALUES(code, name, bytes, values, kind) values,
+  constexpr int8_t counts[TS_NUM_DTYPES] = {TS_EACH_DTYPE(TS_DTYPE_VALUES)};
+#undef TS_DTYPE_VALUES
+  return dtype >= 0 && dtype < TS_NUM_DTYPES ? counts[dtype] : 1;
+}
+inline bool is_packed(int32_t dtype) { return values_in(dtype) > 1; }
 inline bool is_float8(int32_t dtype) { return dtype >= TS_FLOAT8_E4M3FN && dtype < TS_NUM_DTYPES && !is_packed(dtype); }
 inline bool is_floating(int32_t dtype) {
   return (dtype >= TS_FLOAT16 && dtype <= TS_FLOAT64) || is_float8(dtype) || is_packed(dtype);

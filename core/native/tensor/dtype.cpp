@@ -7,10 +7,10 @@
 namespace ts {
 namespace {
 
-#define TS_DTYPE_NAME(code, name, bytes) #name,
+#define TS_DTYPE_NAME(code, name, bytes, values, kind) #name,
 constexpr std::string_view kNames[kNumDTypes] = {TS_EACH_DTYPE(TS_DTYPE_NAME)};
 #undef TS_DTYPE_NAME
-#define TS_DTYPE_CODE(code, name, bytes) TS_##code,
+#define TS_DTYPE_CODE(code, name, bytes, values, kind) TS_##code,
 constexpr int kCodes[] = {TS_EACH_DTYPE(TS_DTYPE_CODE)};
 #undef TS_DTYPE_CODE
 static_assert(std::size(kCodes) == kNumDTypes && std::ranges::is_sorted(kCodes) && kCodes[0] == 0 &&

@@ -36,17 +36,24 @@ enum class DType : int8_t {
 inline constexpr int kNumDTypes = TS_NUM_DTYPES;
 
 namespace detail {
-#define TS_DTYPE_SIZE(code, name, bytes) bytes,
+#define TS_DTYPE_SIZE(code, name, bytes, values, kind) bytes,
 inline constexpr int8_t kItemSize[kNumDTypes] = {TS_EACH_DTYPE(TS_DTYPE_SIZE)};
 #undef TS_DTYPE_SIZE
+#define TS_DTYPE_VALUES(code, name, bytes, values, kind) values,
+inline constexpr int8_t kValues[kNumDTypes] = {TS_EACH_DTYPE(TS_DTYPE_VALUES)};
+#undef TS_DTYPE_VALUES
+#define TS_DTYPE_KIND(code, name, bytes, values, kind) kind,
+inline constexpr char kKind[kNumDTypes] = {TS_EACH_DTYPE(TS_DTYPE_KIND)};
+#undef TS_DTYPE_KIND
 } // namespace detail
 inline constexpr int64_t item_size(DType t) { return detail::kItemSize[static_cast<int>(t)]; }
 // Of which pointwise programs compute elements as they stand: neither by parts, as complex ones, nor not at all.
 inline constexpr bool is_plain(DType t) { return t < DType::Complex64; }
 // Storage above all: most operators refuse it, see ops/common/storage_dtypes.cpp.
 inline constexpr bool is_storage_dtype(DType t) { return t > DType::Complex128; }
-// Several values to an element: moved, never converted.
-inline constexpr bool is_packed(DType t) { return t == DType::Float4E2M1FNX2; }
+// Values in an element; of more than one, elements are moved, never converted.
+inline constexpr int64_t values_in(DType t) { return detail::kValues[static_cast<int>(t)]; }
+inline constexpr bool is_packed(DType t) { return values_in(t) > 1; }
 inline constexpr bool is_float8(DType t) { return t >= DType::Float8E4M3FN && !is_packed(t); }
 inline constexpr bool is_complex(DType t) { return t >= DType::Complex64 && t <= DType::Complex32; }
 inline constexpr bool is_floating(DType t) {

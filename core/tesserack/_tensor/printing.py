@@ -168,7 +168,7 @@ def _block(values: Any, dims: int, indent: int, form: Any) -> str:
 
 def contents(tensor: Tensor, indent: int) -> str:
     """The text of the values alone, its lines indented."""
-    if tensor.dtype is _native.float4_e2m1fn_x2:  # whose elements are no numbers
+    if tensor.dtype._values > 1:  # whose elements are no numbers
         tensor = tensor.view(_native.uint8)
     values = _values(tensor, tensor.numel() > _options.threshold)
     return _block(values, tensor.dim(), indent, _formatter(tensor, _leaves(values)))

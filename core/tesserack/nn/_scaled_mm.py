@@ -46,7 +46,7 @@ def _list(value: Any) -> list[Any]:
 
 
 def _columns(matrix: Tensor) -> int:
-    return matrix.shape[1] * (2 if matrix.dtype is _native.float4_e2m1fn_x2 else 1)
+    return matrix.shape[1] * matrix.dtype._values
 
 
 def _in_rows(scale: Tensor, rows: int, columns: int) -> Tensor:

@@ -49,9 +49,8 @@ _DTYPES = {
 _EIGHT_BITS = [name for name in (str(t).rpartition(".")[2] for t in _native._dtypes) if name.startswith("float8_")]
 _SHORTER = {"float8_e4m3fn": "F8_E4M3", "float8_e8m0fnu": "F8_E8M0"}
 _DTYPES |= {_SHORTER.get(name, f"F8_{name.removeprefix('float8_').upper()}"): name for name in _EIGHT_BITS}
-# Two values to an element, of which the format counts each.
-_PACKED = "F4"
-_DTYPES[_PACKED] = "float4_e2m1fn_x2"
+# Of what holds several values in an element, the format counts each.
+_DTYPES["F4"] = "float4_e2m1fn_x2"
 
 
 class SerializationError(RuntimeError):
@@ -85,10 +84,10 @@ class Entry:
             raise ValueError(f"bad shape {shape} or offsets {offsets}")
         if any(isinstance(n, bool) or not isinstance(n, int) or not 0 <= n < 2**63 for n in (*shape, *offsets)):
             raise ValueError(f"bad shape {shape} or offsets {offsets}")
-        if code == _PACKED:
-            if not shape or shape[-1] % 2:
-                raise ValueError(f"shape {shape} of {code}: expected an even number of values in a row")
-            shape = [*shape[:-1], shape[-1] // 2]
+        if (values := self.dtype._values) > 1:
+            if not shape or shape[-1] % values:
+                raise ValueError(f"shape {shape} of {code}: expected a multiple of {values} values in a row")
+            shape = [*shape[:-1], shape[-1] // values]
         self.shape: list[int] = shape
         self.begin, self.end = offsets
         needed = math.prod(shape) * self.dtype.itemsize
@@ -209,8 +208,8 @@ def write_tensors(sink: Sink, tensors: Mapping[str, Tensor], metadata: Mapping[s
     for name in names:
         dtype, shape = stored_as(tensors[name])
         begin, end = end, end + math.prod(shape) * dtype.itemsize
-        if dtype is ts.float4_e2m1fn_x2:
-            shape = [*shape[:-1], 2 * shape[-1]] if shape else [2]
+        if (values := dtype._values) > 1:
+            shape = [*shape[:-1], values * shape[-1]] if shape else [values]
         header[name] = {"dtype": _CODES[dtype], "shape": shape, "data_offsets": [begin, end]}
     text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "surrogatepass")
     text += b" " * (-len(text) % 8)

@@ -20,7 +20,7 @@ struct Stored {
   const uint8_t* bytes;
   const uint8_t* scale_bytes;
   int32_t scale_dtype;
-  bool packed;
+  int values_in_byte;
   int64_t row_bytes, block_rows, block_columns, scale_columns;
   backend::Float8Table values;
 
@@ -38,8 +38,8 @@ struct Stored {
       const int64_t stop = std::min(end, (k / block_columns + 1) * block_columns);
       const float s = scale(row, k);
       for (; k < stop; ++k) {
-        const uint8_t code = packed ? (from[k / 2] >> 4 * (k & 1)) & 15 : from[k];
-        *to++ = (packed ? kE2M1[code] : values[code]) * s;
+        const uint8_t code = values_in_byte == 2 ? (from[k / 2] >> 4 * (k & 1)) & 15 : from[k];
+        *to++ = (values_in_byte == 2 ? kE2M1[code] : values[code]) * s;
       }
     }
   }
@@ -53,12 +53,12 @@ Stored stored(const backend::Call& call, int operand, int scale, int param) {
   out.bytes = reinterpret_cast<const uint8_t*>(call.in(operand).bytes());
   out.scale_bytes = reinterpret_cast<const uint8_t*>(call.in(scale).bytes());
   out.scale_dtype = s->dtype;
-  out.packed = backend::is_packed(t->dtype);
+  out.values_in_byte = static_cast<int>(backend::values_in(t->dtype));
   out.row_bytes = t->sizes[1];
   out.block_rows = block[0];
   out.block_columns = block[1];
   out.scale_columns = s->sizes[1];
-  if (!out.packed) out.values = backend::float8_table(t->dtype);
+  if (out.values_in_byte == 1) out.values = backend::float8_table(t->dtype);
   return out;
 }
 
@@ -77,7 +77,7 @@ float dot(const float* a, const float* b, int64_t n) {
 void scaled_matmul(const backend::Call& call) {
   const Stored a = stored(call, 0, 2, 0), b = stored(call, 1, 3, 1);
   const int64_t m = call.out(0).raw()->sizes[0], n = call.out(0).raw()->sizes[1];
-  const int64_t k = a.row_bytes * (a.packed ? 2 : 1);
+  const int64_t k = a.row_bytes * a.values_in_byte;
   switch_float("scaled_matmul", call.out(0).dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
     T* to = call.out(0).data<T>();

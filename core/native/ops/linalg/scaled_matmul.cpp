@@ -10,7 +10,7 @@ namespace {
 
 constexpr const char* kOp = "_scaled_matmul";
 
-int64_t columns(const Tensor& t) { return t.size(1) * (is_packed(t.dtype()) ? 2 : 1); }
+int64_t columns(const Tensor& t) { return t.size(1) * values_in(t.dtype()); }
 
 // A scale belongs to `block` rows and columns, the last ones to what is left.
 void check_scale(const Tensor& t, const Tensor& scale, IntSpan block, const char* which) {

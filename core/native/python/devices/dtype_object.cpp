@@ -17,6 +17,7 @@ PyObject* dtype_reduce(PyObject* self, PyObject*) {
   return PyUnicode_FromString(std::string(name(dtype_value(self))).c_str());
 }
 PyObject* dtype_itemsize(PyObject* self, void*) { return PyLong_FromLongLong(item_size(dtype_value(self))); }
+PyObject* dtype_values(PyObject* self, void*) { return PyLong_FromLongLong(values_in(dtype_value(self))); }
 PyObject* dtype_is_floating(PyObject* self, void*) { return PyBool_FromLong(is_floating(dtype_value(self))); }
 PyObject* dtype_is_complex(PyObject* self, void*) { return PyBool_FromLong(is_complex(dtype_value(self))); }
 PyObject* dtype_is_signed(PyObject* self, void*) {
@@ -58,6 +59,7 @@ PyObject* dtype_abbr(PyObject* self, void*) {
 PyGetSetDef g_dtype_properties[] = {
     {"abbr", dtype_abbr, nullptr, "A short name, \"f32\".", nullptr},
     {"itemsize", dtype_itemsize, nullptr, "Bytes per element.", nullptr},
+    {"_values", dtype_values, nullptr, "Values in an element; of more than one, elements are not converted.", nullptr},
     {"is_floating_point", dtype_is_floating, nullptr, "Whether it is a floating dtype.", nullptr},
     {"is_complex", dtype_is_complex, nullptr, "Whether it is a complex dtype.", nullptr},
     {"is_signed", dtype_is_signed, nullptr, "Whether it has negative values.", nullptr},

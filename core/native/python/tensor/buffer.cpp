@@ -22,17 +22,12 @@ const char* format_of(DType t) {
   const char* format = kFormats[static_cast<int>(t)];
   return format ? format : t == DType::BFloat16 ? "H" : t == DType::Complex32 ? "I" : "B";
 }
-const char* torch_name(DType t) {
-  switch (t) {
-  case DType::BFloat16: return "BFloat16";
-  case DType::Complex32: return "ComplexHalf";
-  case DType::Float8E4M3FN: return "Float8_e4m3fn";
-  case DType::Float8E5M2: return "Float8_e5m2";
-  case DType::Float8E4M3FNUZ: return "Float8_e4m3fnuz";
-  case DType::Float8E5M2FNUZ: return "Float8_e5m2fnuz";
-  case DType::Float4E2M1FNX2: return "Float4_e2m1fn_x2";
-  default: return "Float8_e8m0fnu";
-  }
+std::string torch_name(DType t) {
+  if (t == DType::BFloat16) return "BFloat16";
+  if (t == DType::Complex32) return "ComplexHalf";
+  std::string text(name(t));
+  text[0] = static_cast<char>(text[0] - 'a' + 'A');
+  return text;
 }
 
 // Keeps the storage alive while others look at it, whatever becomes of the tensor.

@@ -52,21 +52,22 @@ constexpr const char *kVersioned = "dltensor_versioned", *kVersionedUsed = "used
 // --- element types -----------------------------------------------------------------------------------------------
 
 DLDataType type_code(DType t) {
-  auto bits = static_cast<uint8_t>(8 * item_size(t));
+  auto lanes = static_cast<uint16_t>(values_in(t));
+  auto bits = static_cast<uint8_t>(8 * item_size(t) / lanes);
   switch (t) {
-  case DType::Float8E4M3FN: return {kE4M3FN, 8, 1};
-  case DType::Float8E4M3FNUZ: return {kE4M3FNUZ, 8, 1};
-  case DType::Float8E5M2: return {kE5M2, 8, 1};
-  case DType::Float8E5M2FNUZ: return {kE5M2FNUZ, 8, 1};
-  case DType::Float8E8M0FNU: return {kE8M0FNU, 8, 1};
-  case DType::Float4E2M1FNX2: return {kE2M1FN, 4, 2};
+  case DType::Float8E4M3FN: return {kE4M3FN, bits, lanes};
+  case DType::Float8E4M3FNUZ: return {kE4M3FNUZ, bits, lanes};
+  case DType::Float8E5M2: return {kE5M2, bits, lanes};
+  case DType::Float8E5M2FNUZ: return {kE5M2FNUZ, bits, lanes};
+  case DType::Float8E8M0FNU: return {kE8M0FNU, bits, lanes};
+  case DType::Float4E2M1FNX2: return {kE2M1FN, bits, lanes};
   default: break;
   }
-  if (t == DType::Bool) return {kBool, 8, 1};
-  if (t == DType::BFloat16) return {kBFloat, 16, 1};
-  if (is_complex(t)) return {kComplex, bits, 1};
-  if (is_floating(t)) return {kFloat, bits, 1};
-  return {is_unsigned(t) ? kUInt : kInt, bits, 1};
+  if (t == DType::Bool) return {kBool, bits, lanes};
+  if (t == DType::BFloat16) return {kBFloat, bits, lanes};
+  if (is_complex(t)) return {kComplex, bits, lanes};
+  if (is_floating(t)) return {kFloat, bits, lanes};
+  return {is_unsigned(t) ? kUInt : kInt, bits, lanes};
 }
 DType type_of(DLDataType code) {
   for (int k = 0; k < kNumDTypes; ++k) {

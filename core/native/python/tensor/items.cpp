@@ -183,9 +183,10 @@ bool store_item(DType t, void* at, PyObject* o) {
   case DType::BFloat16: store(at, float_to_bfloat(static_cast<float>(v.as_double()))); break;
   case DType::Float32: store(at, static_cast<float>(v.as_double())); break;
   case DType::Float64: store(at, v.as_double()); break;
-  case DType::Float4E2M1FNX2:
-    fail(ErrorKind::Type, "an element of float4_e2m1fn_x2 holds two values, got one; try .view() of uint8");
-  default: store(at, float_to_float8(static_cast<int32_t>(t), static_cast<float>(v.as_double())));
+  default:
+    TS_CHECK_TYPE(!is_packed(t), "an element of ", t, " holds ", values_in(t),
+                  " values, got one; try .view() of uint8");
+    store(at, float_to_float8(static_cast<int32_t>(t), static_cast<float>(v.as_double())));
   }
   return true;
 }

@@ -7,14 +7,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Union
 
+from tesserack import _native
 from tesserack.utils.shapes._dims import parse_shape
 
 __all__ = ["Bool", "Complex", "Float", "Inexact", "Int", "Integer", "Num", "Real", "Shaped", "UInt"]
 
-_FLOATS = (
-    *("float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu", "float4_e2m1fn_x2"),
-    *("bfloat16", "float16", "float32", "float64"),
-)
+_FLOATS = tuple(str(kind).rpartition(".")[2] for kind in _native._dtypes if kind.is_floating_point)
 _INTS, _UINTS = ("int8", "int16", "int32", "int64"), ("uint8", "uint16", "uint32", "uint64")
 _COMPLEX = ("complex32", "complex64", "complex128")
 
