@@ -77,8 +77,11 @@ from tesserack._native import enable_grad as enable_grad
 from tesserack._native import float as float
 from tesserack._native import float16 as float16
 from tesserack._native import float32 as float32
+from tesserack._native import float4_e2m1fn as float4_e2m1fn
 from tesserack._native import float4_e2m1fn_x2 as float4_e2m1fn_x2
 from tesserack._native import float64 as float64
+from tesserack._native import float6_e2m3fn as float6_e2m3fn
+from tesserack._native import float6_e3m2fn as float6_e3m2fn
 from tesserack._native import float8_e4m3fn as float8_e4m3fn
 from tesserack._native import float8_e4m3fnuz as float8_e4m3fnuz
 from tesserack._native import float8_e5m2 as float8_e5m2
@@ -92,6 +95,8 @@ from tesserack._native import inference_mode as inference_mode
 from tesserack._native import int as int
 from tesserack._native import int16 as int16
 from tesserack._native import int32 as int32
+from tesserack._native import int4 as int4
+from tesserack._native import int4_x2 as int4_x2
 from tesserack._native import int64 as int64
 from tesserack._native import int8 as int8
 from tesserack._native import is_anomaly_check_nan_enabled as is_anomaly_check_nan_enabled
@@ -123,6 +128,8 @@ from tesserack._native import synchronize as synchronize
 from tesserack._native import tensor as tensor
 from tesserack._native import uint16 as uint16
 from tesserack._native import uint32 as uint32
+from tesserack._native import uint4 as uint4
+from tesserack._native import uint4_x2 as uint4_x2
 from tesserack._native import uint64 as uint64
 from tesserack._native import uint8 as uint8
 from tesserack._tensor.assertions import _assert as _assert

@@ -1466,8 +1466,11 @@ double: dtype
 float: dtype
 float16: dtype
 float32: dtype
+float4_e2m1fn: dtype
 float4_e2m1fn_x2: dtype
 float64: dtype
+float6_e2m3fn: dtype
+float6_e3m2fn: dtype
 float8_e4m3fn: dtype
 float8_e4m3fnuz: dtype
 float8_e5m2: dtype
@@ -1477,6 +1480,8 @@ half: dtype
 int: dtype
 int16: dtype
 int32: dtype
+int4: dtype
+int4_x2: dtype
 int64: dtype
 int8: dtype
 jagged: layout
@@ -1491,5 +1496,7 @@ sparse_csr: layout
 strided: layout
 uint16: dtype
 uint32: dtype
+uint4: dtype
+uint4_x2: dtype
 uint64: dtype
 uint8: dtype

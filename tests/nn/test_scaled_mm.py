@@ -11,6 +11,11 @@ from tesserack import _native
 from tesserack.nn.functional import ScalingType, SwizzleType, scaled_mm
 
 E2M1 = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -6])
+PACKED = {
+    "float4_e2m1fn_x2": E2M1,
+    "int4_x2": np.array([*range(8), *range(-8, 0)]),
+    "uint4_x2": np.arange(16),
+}
 BLOCKS = {
     ScalingType.TensorWise: None,
     ScalingType.RowWise: (1, None),
@@ -24,10 +29,10 @@ SIZES = ((1, 32, 1), (3, 64, 5), (33, 288, 37), (130, 160, 65))
 
 def stored(rng: Any, dtype: str, rows: int, columns: int) -> tuple[ts.Tensor, Any]:
     """A matrix, and what its elements are."""
-    if dtype == "float4_e2m1fn_x2":
+    if dtype in PACKED:
         codes = rng.integers(0, 16, (rows, columns))
         packed = (codes[:, ::2] | codes[:, 1::2] << 4).astype(np.uint8)
-        return ts.from_numpy(packed).view(ts.float4_e2m1fn_x2), E2M1[codes]
+        return ts.from_numpy(packed).view(getattr(ts, dtype)), PACKED[dtype][codes]
     made = ts.from_numpy(rng.standard_normal((rows, columns)).astype(np.float32)).to(getattr(ts, dtype))
     return made, made.to(ts.float64).numpy()
 
@@ -51,6 +56,13 @@ CASES = [
     ("float8_e4m3fn", "float8_e8m0fnu", ScalingType.BlockWise1x32),
     ("float4_e2m1fn_x2", "float8_e8m0fnu", ScalingType.BlockWise1x32),
     ("float4_e2m1fn_x2", "float8_e4m3fn", ScalingType.BlockWise1x16),
+    ("float6_e2m3fn", "float8_e8m0fnu", ScalingType.BlockWise1x32),
+    ("float6_e3m2fn", "float8_e8m0fnu", ScalingType.BlockWise1x32),
+    ("float4_e2m1fn", "float8_e8m0fnu", ScalingType.BlockWise1x32),
+    ("int4", "float32", ScalingType.BlockWise1x128),
+    ("uint4", "float32", ScalingType.RowWise),
+    ("int4_x2", "float32", ScalingType.BlockWise1x32),
+    ("uint4_x2", "float32", ScalingType.BlockWise128x128),
 ]
 
 
@@ -128,7 +140,7 @@ def swizzle(scale: ts.Tensor) -> ts.Tensor:
     [
         ({"scale_a": ts.ones(3)}, r"expected scales of mat_a of \(1, 1\), for TensorWise of a matrix of 4 x 32"),
         ({"mat_b": ts.ones(30, 4).to(ts.float8_e4m3fn)}, "got 32 and 30"),
-        ({"mat_a": ts.ones(4, 32)}, "expected matrices of float8 or float4_e2m1fn_x2, got float32"),
+        ({"mat_a": ts.ones(4, 32)}, "expected matrices of float8, float6, float4, int4 or uint4, got float32"),
         ({"mat_a": ts.ones(4).to(ts.float8_e4m3fn)}, "expected mat_a to be a matrix"),
         ({"output_dtype": ts.int64}, "expected a result of float32, bfloat16 or float16"),
         ({"contraction_dim": (0, 0)}, "expected contraction_dim"),

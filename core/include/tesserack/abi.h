@@ -29,7 +29,7 @@ extern "C" {
 #endif
 
 #define TS_ABI_MAJOR 2
-#define TS_ABI_MINOR 3
+#define TS_ABI_MINOR 4
 
 /* The version of this header, in every library that is compiled with it: the core compares the major before it calls
  * anything of the library. One written in another language exports the same two numbers; a linker's version script
@@ -65,7 +65,11 @@ enum {
   /* Two values of 4 bits to an element, the lower half first: moved, and given to kernels that know it, never converted
    * and never counted by their values. */
   TS_FLOAT4_E2M1FN_X2 = 21, /* since 2.2 */
-  TS_NUM_DTYPES = 22
+  /* One value to a byte, in its lowest bits; the others are 0. None has infinities or NaN. */
+  TS_FLOAT6_E2M3FN = 22, TS_FLOAT6_E3M2FN = 23, TS_FLOAT4_E2M1FN = 24, /* since 2.4 */
+  TS_INT4 = 25, TS_UINT4 = 26, /* since 2.4 */
+  TS_INT4_X2 = 27, TS_UINT4_X2 = 28, /* since 2.4 */
+  TS_NUM_DTYPES = 29
 };
 
 /* X(code without TS_, name, bytes of an element, values in an element, kind) for every dtype in the order of the codes:
@@ -80,7 +84,10 @@ enum {
   X(COMPLEX128, complex128, 16, 1, 'c') X(COMPLEX32, complex32, 4, 1, 'c')                                        \
   X(FLOAT8_E4M3FN, float8_e4m3fn, 1, 1, 'f') X(FLOAT8_E5M2, float8_e5m2, 1, 1, 'f')                               \
   X(FLOAT8_E4M3FNUZ, float8_e4m3fnuz, 1, 1, 'f') X(FLOAT8_E5M2FNUZ, float8_e5m2fnuz, 1, 1, 'f')                   \
-  X(FLOAT8_E8M0FNU, float8_e8m0fnu, 1, 1, 'f') X(FLOAT4_E2M1FN_X2, float4_e2m1fn_x2, 1, 2, 'f')
+  X(FLOAT8_E8M0FNU, float8_e8m0fnu, 1, 1, 'f') X(FLOAT4_E2M1FN_X2, float4_e2m1fn_x2, 1, 2, 'f')      \
+  X(FLOAT6_E2M3FN, float6_e2m3fn, 1, 1, 'f') X(FLOAT6_E3M2FN, float6_e3m2fn, 1, 1, 'f')                           \
+  X(FLOAT4_E2M1FN, float4_e2m1fn, 1, 1, 'f') X(INT4, int4, 1, 1, 'i') X(UINT4, uint4, 1, 1, 'u')                  \
+  X(INT4_X2, int4_x2, 1, 2, 'i') X(UINT4_X2, uint4_x2, 1, 2, 'u')
 
 /* Scalar instructions of a pointwise program. All registers of a program hold one type, the call's
  * compute_dtype (float32, float64, int32, int64 or uint64); truth values are 0 and 1 of that type. Integer

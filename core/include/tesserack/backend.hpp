@@ -112,11 +112,17 @@ inline int64_t values_in(int32_t dtype) {
 #undef TS_DTYPE_VALUES
   return dtype >= 0 && dtype < TS_NUM_DTYPES ? counts[dtype] : 1;
 }
-inline bool is_packed(int32_t dtype) { return values_in(dtype) > 1; }
-inline bool is_float8(int32_t dtype) { return dtype >= TS_FLOAT8_E4M3FN && dtype < TS_NUM_DTYPES && !is_packed(dtype); }
-inline bool is_floating(int32_t dtype) {
-  return (dtype >= TS_FLOAT16 && dtype <= TS_FLOAT64) || is_float8(dtype) || is_packed(dtype);
+// 'b', 'u', 'i', 'f' or 'c', as TS_EACH_DTYPE says.
+inline char dtype_kind(int32_t dtype) {
+#define TS_DTYPE_KIND(code, name, bytes, values, kind) kind,
+  constexpr char kinds[TS_NUM_DTYPES] = {TS_EACH_DTYPE(TS_DTYPE_KIND)};
+#undef TS_DTYPE_KIND
+  return dtype >= 0 && dtype < TS_NUM_DTYPES ? kinds[dtype] : '?';
 }
+inline bool is_packed(int32_t dtype) { return values_in(dtype) > 1; }
+// A value of a few bits to a byte: see narrow.hpp.
+inline bool is_narrow(int32_t dtype) { return dtype >= TS_FLOAT8_E4M3FN && dtype < TS_NUM_DTYPES && !is_packed(dtype); }
+inline bool is_floating(int32_t dtype) { return dtype_kind(dtype) == 'f'; }
 inline bool is_complex(int32_t dtype) { return dtype >= TS_COMPLEX64 && dtype <= TS_COMPLEX32; }
 inline bool is_integral(int32_t dtype) { return dtype >= TS_BOOL && dtype <= TS_INT64; }
 

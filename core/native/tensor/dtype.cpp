@@ -64,9 +64,9 @@ DType promote_types(DType a, DType b) {
   if (a == DType::Undefined) return b;
   TS_CHECK(!is_packed(a) && !is_packed(b), "promote_types: elements of ", is_packed(a) ? a : b,
            " hold several values; try .view(uint8)");
-  TS_CHECK(!is_float8(a) && !is_float8(b),
-           "promote_types: Promotion for Float8 Types is not supported, attempted to promote ", a, " and ", b,
-           "; try .to() one dtype");
+  TS_CHECK(!is_narrow(a) && !is_narrow(b),
+           "promote_types: Promotion for Float8 Types and smaller ones is not supported, attempted to promote ", a,
+           " and ", b, "; try .to() one dtype");
   if (is_complex(a) || is_complex(b)) return promote_complex(real_type(a), real_type(b));
   if (is_floating(a) && is_floating(b)) return promote_floats(a, b);
   if (is_floating(a)) return a;

@@ -31,6 +31,13 @@ enum class DType : int8_t {
   Float8E5M2FNUZ = TS_FLOAT8_E5M2FNUZ,
   Float8E8M0FNU = TS_FLOAT8_E8M0FNU,
   Float4E2M1FNX2 = TS_FLOAT4_E2M1FN_X2,
+  Float6E2M3FN = TS_FLOAT6_E2M3FN,
+  Float6E3M2FN = TS_FLOAT6_E3M2FN,
+  Float4E2M1FN = TS_FLOAT4_E2M1FN,
+  Int4 = TS_INT4,
+  UInt4 = TS_UINT4,
+  Int4X2 = TS_INT4_X2,
+  UInt4X2 = TS_UINT4_X2,
   Undefined = -1
 };
 inline constexpr int kNumDTypes = TS_NUM_DTYPES;
@@ -54,16 +61,27 @@ inline constexpr bool is_storage_dtype(DType t) { return t > DType::Complex128; 
 // Values in an element; of more than one, elements are moved, never converted.
 inline constexpr int64_t values_in(DType t) { return detail::kValues[static_cast<int>(t)]; }
 inline constexpr bool is_packed(DType t) { return values_in(t) > 1; }
-inline constexpr bool is_float8(DType t) { return t >= DType::Float8E4M3FN && !is_packed(t); }
+// A value of a few bits to a byte, computed with in float32 where at all.
+inline constexpr bool is_narrow(DType t) { return t >= DType::Float8E4M3FN && !is_packed(t); }
 inline constexpr bool is_complex(DType t) { return t >= DType::Complex64 && t <= DType::Complex32; }
 inline constexpr bool is_floating(DType t) {
-  return (t >= DType::Float16 && t <= DType::Float64) || t >= DType::Float8E4M3FN;
+  return (t >= DType::Float16 && t <= DType::Float64) ||
+         (is_storage_dtype(t) && detail::kKind[static_cast<int>(t)] == 'f');
+}
+// An integer of a few bits, for storage: none of those that is_integral knows.
+inline constexpr bool is_narrow_integer(DType t) {
+  return is_storage_dtype(t) && detail::kKind[static_cast<int>(t)] != 'f' && !is_complex(t);
 }
 inline constexpr bool is_bool(DType t) { return t == DType::Bool; }
 inline constexpr bool is_integral(DType t, bool include_bool) {
   return (t >= DType::UInt8 && t <= DType::Int64) || (include_bool && t == DType::Bool);
 }
 inline constexpr bool is_unsigned(DType t) { return t >= DType::Bool && t <= DType::UInt64; }
+// Whether it has negative values.
+inline constexpr bool has_sign(DType t) {
+  const char kind = detail::kKind[static_cast<int>(t)];
+  return kind != 'b' && kind != 'u' && t != DType::Float8E8M0FNU;
+}
 // The dtype of a complex one's parts; any other itself.
 inline constexpr DType real_type(DType t) {
   return t == DType::Complex64    ? DType::Float32
@@ -77,7 +95,7 @@ inline constexpr DType complex_type(DType t) {
                                                         : DType::Complex64;
 }
 // Only floating and complex tensors take part in differentiation.
-inline constexpr bool is_differentiable(DType t) { return t >= DType::Float16; }
+inline constexpr bool is_differentiable(DType t) { return t >= DType::Float16 && !is_narrow_integer(t); }
 inline constexpr bool is_half(DType t) { return t == DType::Float16 || t == DType::BFloat16; }
 
 std::string_view name(DType t);               // "float32"
@@ -99,7 +117,7 @@ inline constexpr DType compute_type(DType t) {
   case DType::Complex64:
   case DType::Complex128:
   case DType::Complex32: return t;
-  default: return is_float8(t) ? DType::Float32 : DType::Int32;
+  default: return is_narrow(t) ? DType::Float32 : DType::Int32;
   }
 }
 // Accumulation type of matmul and floating reductions: float32 for half types.

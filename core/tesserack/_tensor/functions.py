@@ -215,12 +215,15 @@ class finfo:
         "float64": (64, 52, 1023, 15),
     }
     # eps, min, max, exponent of the smallest normal number, as PyTorch says, also where its eps is doubtful
-    _EIGHT_BITS: ClassVar[dict[str, tuple[float, float, float, int]]] = {
+    _NARROW: ClassVar[dict[str, tuple[float, float, float, int]]] = {
         "float8_e4m3fn": (0.125, -448.0, 448.0, -6),
         "float8_e4m3fnuz": (0.125, -240.0, 240.0, -7),
         "float8_e5m2": (0.25, -57344.0, 57344.0, -14),
         "float8_e5m2fnuz": (0.125, -57344.0, 57344.0, -15),
         "float8_e8m0fnu": (1.0, 2.0**-127, 2.0**127, -127),
+        "float6_e2m3fn": (0.125, -7.5, 7.5, 0),
+        "float6_e3m2fn": (0.25, -28.0, 28.0, -2),
+        "float4_e2m1fn": (0.5, -6.0, 6.0, 0),
     }
 
     def __init__(self, type: dtype | None = None) -> None:
@@ -228,9 +231,9 @@ class finfo:
         if kind.is_complex:
             kind = kind.to_real()
         self.dtype = str(kind).rpartition(".")[2]
-        if self.dtype in self._EIGHT_BITS:
-            self.eps, self.min, self.max, exponent = self._EIGHT_BITS[self.dtype]
-            self.bits, self.resolution = 8, 1.0
+        if self.dtype in self._NARROW:
+            self.eps, self.min, self.max, exponent = self._NARROW[self.dtype]
+            self.bits, self.resolution = int(self.dtype[len("float")]), 1.0
             self.smallest_normal = self.tiny = 2.0**exponent
             return
         if self.dtype not in self._FORMATS:
@@ -267,7 +270,7 @@ class iinfo:
         if type.is_floating_point or type.is_complex or type is _native.bool:
             raise TypeError(f"iinfo: expected an integer dtype, got {type}; use tesserack.finfo for floating dtypes")
         self.dtype = str(type).rpartition(".")[2]
-        self.bits = 8 * type.itemsize
+        self.bits = int(self.dtype.lstrip("uint").partition("_")[0])
         self.min = -(2 ** (self.bits - 1)) if type.is_signed else 0
         self.max = 2 ** (self.bits - type.is_signed) - 1
 

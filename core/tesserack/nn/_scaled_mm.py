@@ -106,14 +106,16 @@ def scaled_mm(
     contraction_dim: Sequence[int] = (),
     use_fast_accum: bool = False,
 ) -> Tensor:
-    """``mat_a`` (m, k) times ``mat_b`` (k, n), both of float8, or of float4_e2m1fn_x2 with two values along k to an
-    element, each times its scales; accumulated in float32.
+    """``mat_a`` (m, k) times ``mat_b`` (k, n), each times its scales, accumulated in float32.
+
+    They are of float8, float6, float4, int4 or uint4, with two values along k to an element where the dtype ends in
+    ``_x2``.
 
     A recipe says what one scale belongs to (:class:`ScalingType`): the scale of a matrix is one number, one for each of
-    its m (n) rows (columns), or one for each block; those of ``mat_b`` lie (n, k), as of its transpose. MX: float8 or
-    float4 with scales of float8_e8m0fnu for ``BlockWise1x32``. NVFP4: float4 with float8_e4m3fn for ``BlockWise1x16``
-    and a float32 number, as lists of two. ``output_dtype`` is float32, bfloat16 or float16 (None: bfloat16);
-    ``use_fast_accum`` changes nothing. ``ValueError`` for scales that do not fit.
+    its m (n) rows (columns), or one for each block; those of ``mat_b`` lie (n, k), as of its transpose. MX: float8,
+    float6 or float4 with scales of float8_e8m0fnu for ``BlockWise1x32``. NVFP4: float4 with float8_e4m3fn for
+    ``BlockWise1x16`` and a float32 number, as lists of two. ``output_dtype`` is float32, bfloat16 or float16 (None:
+    bfloat16); ``use_fast_accum`` changes nothing. ``ValueError`` for scales that do not fit.
 
     >>> import tesserack as ts
     >>> a = ts.eye(16).to(ts.float8_e4m3fn)

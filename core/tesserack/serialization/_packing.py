@@ -10,6 +10,7 @@ from typing import Any
 import tesserack as ts
 from tesserack import Tensor
 from tesserack._tensor.pending import bits_of, physical, with_bits
+from tesserack.serialization._safetensors import has_code
 
 __all__ = ["Packer", "hint_for", "unpack", "view_of"]
 
@@ -121,6 +122,11 @@ class Packer:
             return self._nested(tensor, path)
         if tensor.layout is not ts.strided:
             return self._sparse(tensor, path)
+        if not tensor.numel() and not has_code(tensor.dtype):
+            name = self._new_name("empty")
+            self.tensors[name] = ts.empty(0, dtype=ts.uint8)
+            dtype = str(tensor.dtype).rpartition(".")[2]
+            return {"view": [name, dtype, list(tensor.shape), list(tensor.stride()), 0, ""]}
         identity = _identity(tensor)
         if identity not in self._nodes:
             name = self._new_name(".".join(map(str, path)).encode("utf-8", "replace").decode() or "tensor")
@@ -148,7 +154,7 @@ class Packer:
                 memories.setdefault(key, []).append(_Placed(node, kind, name, tensor))
         for placed in memories.values():
             for overlapping in _clusters(placed):
-                if len(overlapping) > 1 or overlapping[0].repeats:
+                if len(overlapping) > 1 or overlapping[0].repeats or not has_code(overlapping[0].tensor.dtype):
                     self._make_views(overlapping)
 
     def _make_views(self, placed: list[_Placed]) -> None:
@@ -186,6 +192,7 @@ class _Placed:
         """Whether all the others can be said to be views of this one."""
         whole = (self.start, self.end) == (start, end) and self.tensor.is_contiguous() and not self.repeats
         plain = self.kind == "tensor" and self.tensor.dtype is not ts.bool and not bits_of(self.tensor)
+        plain = plain and has_code(self.tensor.dtype)
         return whole and plain and all((o.start - start) % o.tensor.element_size() == 0 for o in others)
 
     def seen_from(self, start: int) -> list[Any]:

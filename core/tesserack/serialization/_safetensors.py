@@ -20,6 +20,7 @@ __all__ = [
     "ObjectsRefusedError",
     "SerializationError",
     "blaming",
+    "has_code",
     "map_file",
     "parse_json",
     "read_header",
@@ -232,3 +233,8 @@ def _values(tensor: Tensor) -> Tensor:
 
 
 _CODES = {getattr(ts, name): code for code, name in _DTYPES.items()}
+
+
+def has_code(dtype: ts.dtype) -> bool:
+    """Whether values of a dtype have a place in the format, be it in pairs; others are written as bytes."""
+    return dtype in _CODES or dtype.is_complex

@@ -15,6 +15,7 @@ from tesserack.serialization._safetensors import (
     MAX_HEADER,
     SerializationError,
     blaming,
+    has_code,
     map_file,
     parse_json,
     read_header,
@@ -56,10 +57,9 @@ def save_shards(obj: Any, index: str, max_shard_size: int | str) -> None:
     if not isinstance(obj, Mapping) or not all(isinstance(k, str) and isinstance(v, Tensor) for k, v in obj.items()):
         raise TypeError("save: an index of several files expects a dict from names to tensors, such as a state_dict()")
     for name, tensor in obj.items():
-        if tensor.dtype in (ts.complex128, ts.complex32):
-            raise TypeError(
-                f"save: {name!r} is {tensor.dtype}, which safetensors files have no code for; use view_as_real"
-            )
+        if tensor.dtype in (ts.complex128, ts.complex32) or not has_code(tensor.dtype):
+            other = "view_as_real" if tensor.dtype.is_complex else ".view(uint8)"
+            raise TypeError(f"save: {name!r} is {tensor.dtype}, which safetensors files have no code for; use {other}")
     limit = _bytes_of(max_shard_size)
     folder, stem = os.path.split(index.removesuffix(".index.json").removesuffix(".safetensors"))
     parts = _parts(obj, limit)

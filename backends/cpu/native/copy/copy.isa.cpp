@@ -7,7 +7,7 @@
 #include "threads.h"
 #include "transpose.h"
 
-#include <tesserack/float8.hpp>
+#include <tesserack/narrow.hpp>
 
 #include <array>
 #include <cstring>
@@ -156,27 +156,27 @@ template <typename C, typename T> void put_parts(const BoxWalk& walk, const T* r
 
 // Floats of 8 bits, by way of float32. Not loaders and storers of their own: each would be compiled for every type that
 // is computed with.
-const float* float8_values(int32_t dtype) {
+const float* narrow_values(int32_t dtype) {
   static constexpr auto tables = [] {
-    std::array<backend::Float8Table, TS_NUM_DTYPES - TS_FLOAT8_E4M3FN> all{};
-    for (size_t k = 0; k < all.size(); ++k) all[k] = backend::float8_table(TS_FLOAT8_E4M3FN + static_cast<int32_t>(k));
+    std::array<backend::NarrowTable, TS_NUM_DTYPES - TS_FLOAT8_E4M3FN> all{};
+    for (size_t k = 0; k < all.size(); ++k) all[k] = backend::narrow_table(TS_FLOAT8_E4M3FN + static_cast<int32_t>(k));
     return all;
   }();
   return tables[static_cast<size_t>(dtype - TS_FLOAT8_E4M3FN)].data();
 }
-void take_float8(const BoxWalk& walk, const float* values, float* to) {
+void take_narrow(const BoxWalk& walk, const float* values, float* to) {
   for (int64_t r = 0; r < walk.rows(); ++r)
     for (int64_t c = 0; c < walk.cols(); ++c)
       *to++ = values[static_cast<uint8_t>(walk.at(1)[r * walk.row_stride(1) + c * walk.col_stride(1)])];
 }
-void put_float8(const BoxWalk& walk, int32_t dtype, const float* from) {
+void put_narrow(const BoxWalk& walk, int32_t dtype, const float* from) {
   for (int64_t r = 0; r < walk.rows(); ++r)
     for (int64_t c = 0; c < walk.cols(); ++c)
       walk.at(0)[r * walk.row_stride(0) + c * walk.col_stride(0)] =
-          static_cast<char>(backend::float_to_float8(dtype, *from++));
+          static_cast<char>(backend::float_to_narrow(dtype, *from++));
 }
 
-bool in_parts(int32_t dtype) { return backend::is_complex(dtype) || backend::is_float8(dtype); }
+bool in_parts(int32_t dtype) { return backend::is_complex(dtype) || backend::is_narrow(dtype); }
 
 // Complex, or a float of 8 bits, on either side. T holds every real part: 64-bit integers pass through float64, as
 // elsewhere. It is float where a float of 8 bits takes part.
@@ -198,11 +198,11 @@ template <typename T> void cast_complex(const Space& space) {
     } else if (from == TS_COMPLEX128) {
       take_parts<double>(walk, re, im);
     } else if constexpr (std::is_same_v<T, float>) {
-      take_float8(walk, float8_values(from), re);
+      take_narrow(walk, narrow_values(from), re);
       std::fill_n(im, n, T{0});
     }
     if constexpr (std::is_same_v<T, float>)
-      if (backend::is_float8(to)) return put_float8(walk, to, re);
+      if (backend::is_narrow(to)) return put_narrow(walk, to, re);
     if (to == TS_COMPLEX64) return put_parts<float>(walk, re, im);
     if (to == TS_COMPLEX32) return put_parts<Half>(walk, re, im);
     if (to == TS_COMPLEX128) return put_parts<double>(walk, re, im);
@@ -268,8 +268,8 @@ void write_number(char* at, int32_t dtype, std::complex<double> z) {
   } else if (dtype == TS_COMPLEX32) {
     const Half halves[] = {float_to_half(narrow.real()), float_to_half(narrow.imag())};
     std::memcpy(at, halves, sizeof halves);
-  } else if (backend::is_float8(dtype)) {
-    *at = static_cast<char>(backend::float_to_float8(dtype, narrow.real()));
+  } else if (backend::is_narrow(dtype)) {
+    *at = static_cast<char>(backend::float_to_narrow(dtype, narrow.real()));
   } else {
     const double real = dtype == TS_BOOL ? static_cast<double>(z != 0.0) : z.real();
     storer<double>(dtype)(at, &real, Box{1, 1, 0, 0});
@@ -283,7 +283,7 @@ void copy_space(Space& space) {
   const auto is_byte = [](int32_t dtype) { return dtype == TS_BOOL || dtype == TS_UINT8 || dtype == TS_INT8; };
   if (is_byte(to) && is_byte(from) && (to == TS_BOOL || from == TS_BOOL) && one_run(space, 0) && one_run(space, 1))
     return truth_of_bytes(space);
-  if (backend::is_float8(to) || backend::is_float8(from)) return cast_complex<float>(space);
+  if (backend::is_narrow(to) || backend::is_narrow(from)) return cast_complex<float>(space);
   if (backend::is_complex(to) || backend::is_complex(from))
     return fits_float(to) && fits_float(from) ? cast_complex<float>(space) : cast_complex<double>(space);
   with_compute(cast_dtype(to, from), [&]<typename T>() { cast_space<T>(space); });

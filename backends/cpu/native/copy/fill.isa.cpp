@@ -13,7 +13,7 @@ constexpr int64_t kGrain = 65536;
 void write_value(char* at, int32_t dtype, const backend::Value& value) {
   if (value.tag() == TS_V_COMPLEX) {
     write_number(at, dtype, {value.raw()->as.floats[0], value.raw()->as.floats[1]});
-  } else if (backend::is_complex(dtype) || backend::is_float8(dtype)) {
+  } else if (backend::is_complex(dtype) || backend::is_narrow(dtype)) {
     write_number(at, dtype, value.as_float());
   } else if (value.tag() == TS_V_FLOAT) {
     const double number = value.as_float();

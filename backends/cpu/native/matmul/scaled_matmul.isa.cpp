@@ -2,10 +2,9 @@
 #include "dtype_switch.h"
 #include "threads.h"
 
-#include <tesserack/float8.hpp>
+#include <tesserack/narrow.hpp>
 
 #include <algorithm>
-#include <array>
 #include <vector>
 
 namespace tesserack::cpu {
@@ -14,7 +13,6 @@ namespace {
 
 constexpr int64_t kDepth = 256; // columns that are widened at a time: a strip of both stays in the caches
 constexpr int64_t kStrip = 32;  // rows of a strip
-constexpr std::array<float, 16> kE2M1 = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6, -0.0f, -0.5f, -1, -1.5f, -2, -3, -4, -6};
 
 struct Stored {
   const uint8_t* bytes;
@@ -22,11 +20,11 @@ struct Stored {
   int32_t scale_dtype;
   int values_in_byte;
   int64_t row_bytes, block_rows, block_columns, scale_columns;
-  backend::Float8Table values;
+  backend::NarrowTable values;
 
   float scale(int64_t row, int64_t column) const {
     const int64_t at = row / block_rows * scale_columns + column / block_columns;
-    if (scale_dtype != TS_FLOAT32) return backend::float8_to_float(scale_dtype, scale_bytes[at]);
+    if (scale_dtype != TS_FLOAT32) return backend::narrow_to_float(scale_dtype, scale_bytes[at]);
     float s;
     std::memcpy(&s, scale_bytes + at * 4, sizeof s);
     return s;
@@ -39,7 +37,7 @@ struct Stored {
       const float s = scale(row, k);
       for (; k < stop; ++k) {
         const uint8_t code = values_in_byte == 2 ? (from[k / 2] >> 4 * (k & 1)) & 15 : from[k];
-        *to++ = (values_in_byte == 2 ? kE2M1[code] : values[code]) * s;
+        *to++ = values[code] * s;
       }
     }
   }
@@ -58,7 +56,7 @@ Stored stored(const backend::Call& call, int operand, int scale, int param) {
   out.block_rows = block[0];
   out.block_columns = block[1];
   out.scale_columns = s->sizes[1];
-  if (out.values_in_byte == 1) out.values = backend::float8_table(t->dtype);
+  out.values = backend::narrow_table(t->dtype);
   return out;
 }
 

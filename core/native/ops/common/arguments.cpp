@@ -1,24 +1,31 @@
 #include "ops/common/arguments.h"
 #include "dispatch/boxing.h"
 #include "dispatch/describe.h"
-#include "tesserack/float8.hpp"
+#include "ops/common/narrow.h"
 #include <algorithm>
 #include <cmath>
 
 namespace ts {
 namespace {
 
-double largest_float8(DType t) {
-  float most = 0;
-  for (int code = 0; code < 256; ++code)
-    if (float v = tesserack::backend::float8_to_float(static_cast<int>(t), static_cast<uint8_t>(code));
-        std::isfinite(v))
-      most = std::max(most, v);
-  return most;
+// Whether one of few bits has room for a number: between the least and the most that it holds, or what it has codes
+// for.
+bool narrow_fits(double v, DType t) {
+  double least = INFINITY, most = -INFINITY;
+  bool finite = true, numbers = true;
+  for (int code = 0; code < 256; ++code) {
+    double held = narrow_value(t, static_cast<uint8_t>(code));
+    finite = finite && !std::isinf(held);
+    numbers = numbers && !std::isnan(held);
+    if (!std::isfinite(held)) continue;
+    least = std::min(least, held);
+    most = std::max(most, held);
+  }
+  if (std::isnan(v)) return !numbers;
+  return std::isinf(v) ? !finite : v >= least && v <= most;
 }
 
 double largest(DType t) {
-  if (is_float8(t)) return largest_float8(t);
   switch (t) {
   case DType::Complex32: return INFINITY; // as in PyTorch: what is too large becomes infinite
   case DType::Float16: return 65504.0;
@@ -69,9 +76,7 @@ Scalar convert_scalar(Scalar value, DType t, const char* op) {
     return Scalar(value.is_float() ? truncated(value.f) : value.i);
   }
   double v = value.to_double();
-  bool finite = is_float8(t) && t != DType::Float8E5M2;
-  bool fits = std::isnan(v) || (std::isinf(v) ? !finite : std::fabs(v) <= largest(t));
-  if (t == DType::Float8E8M0FNU) fits = fits && !(v < 0x1p-127); // which has powers of two alone
+  bool fits = is_narrow(t) ? narrow_fits(v, t) : !std::isfinite(v) || std::fabs(v) <= largest(t);
   TS_CHECK(fits, op, ": value cannot be converted to type ", t, " without overflow: ", v);
   return Scalar(v);
 }

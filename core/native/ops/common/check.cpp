@@ -1,11 +1,11 @@
 #include "ops/common/check.h"
 #include "dispatch/watch.h"
+#include "ops/common/narrow.h"
 #include "runtime/empty.h"
 #include "runtime/interpreter.h"
 #include "runtime/recording_state.h"
 #include "tensor/geometry.h"
 #include "tensor/thread_state.h"
-#include "tesserack/float8.hpp"
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -154,8 +154,10 @@ Scalar read_scalar(const void* at, DType dtype) {
   case DType::Complex32:
     return Scalar(half_to_double(read<uint16_t>(at)), half_to_double(read<uint16_t>(static_cast<const char*>(at) + 2)));
   default:
-    if (is_float8(dtype))
-      return Scalar(double{tesserack::backend::float8_to_float(static_cast<int32_t>(dtype), read<uint8_t>(at))});
+    if (is_narrow(dtype)) {
+      const double value = narrow_value(dtype, read<uint8_t>(at));
+      return is_floating(dtype) ? Scalar(value) : Scalar(static_cast<int64_t>(value));
+    }
     fail(ErrorKind::NotImplemented, "item: no element of dtype ", dtype);
   }
 }

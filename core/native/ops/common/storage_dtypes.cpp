@@ -19,7 +19,7 @@ std::string_view facts_of(const std::string& base) {
 bool refuses(const std::string& base, DType t) {
   if (says(facts_of(base), "stored:none") || base.starts_with("_linalg")) return true;
   if (is_packed(t)) return base == "isinf" || base == "isnan" || base == "isfinite";
-  if (!is_float8(t)) return false;
+  if (!is_narrow(t)) return false;
   if (base == "isinf") return t != DType::Float8E5M2; // which alone has infinities
   return base == "isclose" || base == "allclose";
 }
@@ -31,7 +31,7 @@ bool computes(const Operator& op, DType t) {
   // Part of an operator that was asked already, or a gradient of one; those of linalg are hidden from others alone.
   if (functional.hidden && !base.starts_with("linalg_")) return true;
   if (t == DType::Float8E8M0FNU && (base == "abs" || base == "absolute" || base.starts_with("index_put"))) return false;
-  if (is_float8(t) && base == "isfinite") return t == DType::Float8E5M2 || t == DType::Float8E8M0FNU;
+  if (is_narrow(t) && base == "isfinite") return t == DType::Float8E5M2 || t == DType::Float8E8M0FNU;
   std::string_view said = facts_of(base);
   if (is_packed(t) && (functional.kind == OperatorKind::Pointwise)) return false;
   return says(said, "stored") || (t == DType::Complex32 && says(said, "stored:complex32"));

@@ -4,6 +4,8 @@
 #include "ops/common/declare.h"
 #include "ops/common/raw.h"
 #include "runtime/empty.h"
+#include "tesserack/narrow.hpp"
+#include <cmath>
 
 namespace ts {
 namespace {
@@ -27,8 +29,8 @@ void check_scale(const Tensor& t, const Tensor& scale, IntSpan block, const char
 Tensor scaled_matmul_rule(const Tensor& a, const Tensor& b, const Tensor& scale_a, const Tensor& scale_b,
                           IntSpan block_a, IntSpan block_b, DType dtype) {
   for (const Tensor* t : {&a, &b})
-    TS_CHECK(t->ndim() == 2 && (is_float8(t->dtype()) || is_packed(t->dtype())) && t->dtype() != DType::Float8E8M0FNU,
-             kOp, ": expected matrices of float8 or float4_e2m1fn_x2, got ", t->dtype(), " of ", t->sizes());
+    TS_CHECK(t->ndim() == 2 && (is_narrow(t->dtype()) || is_packed(t->dtype())) && t->dtype() != DType::Float8E8M0FNU,
+             kOp, ": expected matrices of float8, float6, float4, int4 or uint4, got ", t->dtype(), " of ", t->sizes());
   TS_CHECK(columns(a) == columns(b), kOp, ": expected rows of a and of b (which comes transposed) as long, got ",
            columns(a), " and ", columns(b));
   TS_CHECK(dtype == DType::Float32 || is_half(dtype), kOp, ": expected a result of float32, bfloat16 or float16, got ",
@@ -39,27 +41,45 @@ Tensor scaled_matmul_rule(const Tensor& a, const Tensor& b, const Tensor& scale_
   return outline(sizes, dtype, a.device());
 }
 
-// The halves of each byte, e2m1: a sign, two bits of exponent, one of mantissa.
-Tensor unpacked(const Tensor& t) {
-  Tensor bytes = raw_cast(as_bytes(raw_contiguous(t), DType::UInt8), DType::Float32);
-  Tensor high = ops::floor(ops::mul(bytes, Scalar(0.0625)));
-  Tensor low = ops::sub(bytes, ops::mul(high, Scalar(16.0)));
-  int64_t sizes[] = {t.size(0), columns(t)};
-  std::vector<Tensor> parts{low, high};
-  Tensor code = ops::reshape(ops::stack(parts, int64_t{-1}), IntSpan(sizes));
-  Tensor sign = ops::floor(ops::mul(code, Scalar(0.125)));
-  Tensor rest = ops::sub(code, ops::mul(sign, Scalar(8.0)));
-  Tensor e = ops::floor(ops::mul(rest, Scalar(0.5)));
-  Tensor m = ops::sub(rest, ops::mul(e, Scalar(2.0)));
-  // 2^(e - 1) for 1, 2, 3; below that 1, with what leads taken off.
-  Tensor power = ops::add(ops::mul(ops::mul(e, ops::sub(e, Scalar(1.0))), Scalar(0.5)), Scalar(1.0));
-  Tensor leading = ops::mul(ops::add(ops::mul(m, Scalar(0.5)), Scalar(1.0)), power);
-  Tensor size = ops::sub(leading, raw_cast(ops::eq(e, Scalar(0.0)), DType::Float32));
-  return ops::mul(size, ops::add(ops::mul(sign, Scalar(-2.0)), Scalar(1.0)));
+// What fewer than eight bits stand for, by arithmetic that every device has: of float8 a cast is that.
+Tensor from_codes(const Tensor& code, const tesserack::backend::NarrowFormat& f) {
+  auto times = [](const Tensor& x, double y) { return ops::mul(x, Scalar(y)); };
+  auto bits_above = [&](const Tensor& x, int n) { return ops::floor(times(x, std::ldexp(1.0, -n))); };
+  if (!f.has_sign) return code;
+  Tensor sign = bits_above(code, f.bits - 1);
+  if (f.integer) return ops::sub(code, times(sign, 1 << f.bits));
+  Tensor rest = ops::sub(code, times(sign, 1 << (f.bits - 1)));
+  Tensor e = bits_above(rest, f.mantissa);
+  Tensor none = raw_cast(ops::eq(e, Scalar(0.0)), DType::Float32);
+  // 2^max(e, 1), bit by bit of e: no function that might be off.
+  Tensor power;
+  for (int k = 0; (1 << k) <= f.top(); ++k) {
+    Tensor bit = ops::sub(bits_above(e, k), times(bits_above(e, k + 1), 2));
+    Tensor factor = ops::add(times(bit, std::ldexp(1.0, 1 << k) - 1), Scalar(1.0));
+    power = power.defined() ? ops::mul(power, factor) : factor;
+  }
+  power = ops::add(power, none);
+  Tensor digits = ops::sub(rest, times(e, 1 << f.mantissa));
+  Tensor leading = ops::add(digits, times(ops::add(times(none, -1), Scalar(1.0)), 1 << f.mantissa));
+  Tensor size = times(ops::mul(leading, power), std::ldexp(1.0, -f.bias - f.mantissa));
+  return ops::mul(size, ops::add(times(sign, -2), Scalar(1.0)));
+}
+
+Tensor widened(const Tensor& t) {
+  const auto format = tesserack::backend::narrow_format(static_cast<int32_t>(t.dtype()));
+  if (format.bits == 8) return raw_cast(t, DType::Float32);
+  Tensor codes = raw_cast(raw_contiguous(as_bytes(t, DType::UInt8)), DType::Float32);
+  if (is_packed(t.dtype())) {
+    Tensor high = ops::floor(ops::mul(codes, Scalar(0.0625)));
+    std::vector<Tensor> halves{ops::sub(codes, ops::mul(high, Scalar(16.0))), high};
+    int64_t sizes[] = {t.size(0), columns(t)};
+    codes = ops::reshape(ops::stack(halves, int64_t{-1}), IntSpan(sizes));
+  }
+  return from_codes(codes, format);
 }
 
 Tensor dequantized(const Tensor& t, const Tensor& scale, IntSpan block) {
-  Tensor values = is_packed(t.dtype()) ? unpacked(t) : raw_cast(t, DType::Float32);
+  Tensor values = widened(t);
   const int64_t rows = scale.size(0), blocks = scale.size(1);
   int64_t apart[] = {rows, 1, blocks, 1}, wide[] = {rows, block[0], blocks, block[1]};
   int64_t whole[] = {rows * block[0], blocks * block[1]};
@@ -87,9 +107,10 @@ TS_OPERATORS(scaled_matmul) {
       .facts("stored")
       .not_differentiable()
       .hidden()
-      .doc(
-          "a (m, k) times b (n, k) transposed, of float8 or float4_e2m1fn_x2 (two values to an element of a row): each "
-          "block of block_a rows and columns of a times its element of scale_a, and so for b. Accumulated in float32.");
+      .doc("a (m, k) times b (n, k) transposed, of float8, float6, float4, int4 or uint4 (k values, two to an element "
+           "where "
+           "the dtype ends in _x2): each block of block_a rows and columns of a times its element of scale_a, and so "
+           "for b. Accumulated in float32.");
 }
 
 } // namespace ts

@@ -93,7 +93,7 @@ bool wide_squares(const Tensor& sums, const Tensor& x, DimSet dims) {
 }
 
 bool widens(DType from, DType to) {
-  return from != to && !is_complex(from) && !is_float8(from) && item_size(from) < item_size(to);
+  return from != to && !is_complex(from) && !is_narrow(from) && item_size(from) < item_size(to);
 }
 
 void vector_norm(const Tensor& out, const Tensor& self, Scalar ord, OptionalDims dim, bool keepdim, DType dtype) {

@@ -121,10 +121,10 @@ void add_to(CallShape& shape, const ts_tensor& t) {
 }
 
 // Operands that no kernel takes, beside others that decide on the dtype: a float of 8 bits without dims.
-bool widen_float8(PointwisePlan& plan) {
+bool widen_narrow(PointwisePlan& plan) {
   bool any = false;
   for (PointwiseOperand& o : plan.operands) {
-    if (!o.tensor || !is_float8(o.tensor->dtype)) continue;
+    if (!o.tensor || !is_narrow(o.tensor->dtype)) continue;
     plan.copies.push_back(raw_cast(Tensor::share(const_cast<TensorImpl*>(o.tensor)), DType::Float32));
     o.tensor = plan.copies.back().impl();
     any = true;
@@ -153,7 +153,7 @@ void run_merged(const Operator& op, const pointwise::Program& p, const Pointwise
   int status = run_kernel(plan.device, p, plan.compute, &od, in, static_cast<int>(plan.operands.size()), shape, n);
   if (status == TS_OK) return;
   if (status != TS_DECLINED) backend_of(plan.device).check(status, op.name().c_str());
-  if (PointwisePlan wide = plan; widen_float8(wide)) return run_merged(op, p, wide, out);
+  if (PointwisePlan wide = plan; widen_narrow(wide)) return run_merged(op, p, wide, out);
   Launch launch(kPointwise, plan.device); // on copies: contiguous ones, or on the cpu
   std::vector<Tensor> shared;             // the launch only refers to its tensors
   launch.out(out, m.sizes, m.strides_of(0)).program(&p.c).compute(plan.compute);
@@ -238,7 +238,7 @@ void run_pointwise(const Operator& op, Frame& f) {
   if (&op == &masked_fill_ && is_expanded(f.args[0].as_tensor())) return fill_expanded(op, f);
   PointwisePlan plan = make_plan(op, info, p, f);
   if (!is_plain(plan.common))
-    return is_complex(plan.common) ? run_over_parts(op, info, p, f, plan) : run_float8(op, f, plan);
+    return is_complex(plan.common) ? run_over_parts(op, info, p, f, plan) : run_narrow(op, f, plan);
   Tensor out = pointwise_target(op, f, plan);
   if (!plan.device.is_meta() && out.numel() > 0) {
     bool narrow = narrows_first(op, info, plan, out);

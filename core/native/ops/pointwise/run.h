@@ -10,6 +10,6 @@ Tensor pointwise_target(const Operator& op, Frame& f, PointwisePlan& plan);
 void run_over_parts(const Operator& op, const PointwiseInfo& info, const pointwise::Program& p, Frame& f,
                     PointwisePlan& plan);
 // Where operands are floats of 8 bits.
-void run_float8(const Operator& op, Frame& f, PointwisePlan& plan);
+void run_narrow(const Operator& op, Frame& f, PointwisePlan& plan);
 
 } // namespace ts

@@ -224,7 +224,7 @@ void reduce_into(const Tensor& out, int opcode, const Tensor& self, DimSet dims)
   if (out.numel() == 0) return;
   if (self.numel() == 0) return raw_fill(out, opcode == TS_R_PROD || opcode == TS_R_ALL ? 1 : 0);
   if (is_complex(self.dtype()) || is_complex(out.dtype())) return reduce_complex_into(out, opcode, self, dims);
-  if (is_float8(self.dtype())) return reduce_into(out, opcode, raw_cast(self, DType::Float32), dims);
+  if (is_narrow(self.dtype())) return reduce_into(out, opcode, raw_cast(self, DType::Float32), dims);
   if (DimSet repeated = repeated_dims(self, dims); repeated && reduces_once(out, opcode, self))
     return reduce_repeated_into(out, opcode, self, dims, repeated);
   if (launch_reduce(out, opcode, self, dims, false)) return;

@@ -20,9 +20,7 @@ PyObject* dtype_itemsize(PyObject* self, void*) { return PyLong_FromLongLong(ite
 PyObject* dtype_values(PyObject* self, void*) { return PyLong_FromLongLong(values_in(dtype_value(self))); }
 PyObject* dtype_is_floating(PyObject* self, void*) { return PyBool_FromLong(is_floating(dtype_value(self))); }
 PyObject* dtype_is_complex(PyObject* self, void*) { return PyBool_FromLong(is_complex(dtype_value(self))); }
-PyObject* dtype_is_signed(PyObject* self, void*) {
-  return PyBool_FromLong(!is_unsigned(dtype_value(self)) && dtype_value(self) != DType::Float8E8M0FNU);
-}
+PyObject* dtype_is_signed(PyObject* self, void*) { return PyBool_FromLong(has_sign(dtype_value(self))); }
 
 PyObject* dtype_to_complex(PyObject* self, PyObject*) {
   return guarded([&] {
@@ -51,8 +49,10 @@ PyObject* dtype_abbr(PyObject* self, void*) {
                        : is_floating(t)       ? "f"
                        : is_unsigned(t)       ? "u"
                                               : "i";
-    std::string_view format = is_float8(t) || is_packed(t) ? name(t).substr(name(t).find('_') + 1) : "";
-    return to_python(concat(kind, 8 * item_size(t), format)).release();
+    if (!is_narrow(t) && !is_packed(t)) return to_python(concat(kind, 8 * item_size(t))).release();
+    std::string text(name(t)); // "float8_e5m2": f8e5m2
+    text.erase(text.find('_') == std::string::npos ? text.size() : text.find('_'), 1);
+    return to_python(text[0] + text.substr(text.find_first_of("468"))).release();
   });
 }
 

@@ -63,11 +63,12 @@ DLDataType type_code(DType t) {
   case DType::Float4E2M1FNX2: return {kE2M1FN, bits, lanes};
   default: break;
   }
+  if (is_narrow(t)) return {}; // padded to a byte, which consumers take for packed
   if (t == DType::Bool) return {kBool, bits, lanes};
   if (t == DType::BFloat16) return {kBFloat, bits, lanes};
   if (is_complex(t)) return {kComplex, bits, lanes};
   if (is_floating(t)) return {kFloat, bits, lanes};
-  return {is_unsigned(t) ? kUInt : kInt, bits, lanes};
+  return {has_sign(t) ? kInt : kUInt, bits, lanes};
 }
 DType type_of(DLDataType code) {
   for (int k = 0; k < kNumDTypes; ++k) {
@@ -90,6 +91,8 @@ template <class M> struct Export {
 template <class M> void delete_export(M* managed) { delete static_cast<Export<M>*>(managed->owner); }
 
 template <class M> M* make_export(const Tensor& t) {
+  TS_CHECK_TYPE(type_code(t.dtype()).bits, "__dlpack__: DLPack has no code for ", t.dtype(),
+                ", of which one value takes a byte; try .view(uint8)");
   auto e = std::make_unique<Export<M>>();
   e->tensor = detach(t);
   e->sizes = Dims(t.sizes());

@@ -1,6 +1,6 @@
 #include "python/tensor/items.h"
+#include "ops/common/narrow.h"
 #include "python/calls/parse.h"
-#include "tesserack/float8.hpp"
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -40,9 +40,6 @@ uint16_t float_to_bfloat(float value) {
 }
 
 namespace {
-
-using tesserack::backend::float8_to_float;
-using tesserack::backend::float_to_float8;
 
 template <class T> T load(const void* at) {
   T v;
@@ -137,7 +134,10 @@ Value load_item(DType t, const void* at) {
   case DType::Float32: return Value(static_cast<double>(load<float>(at)));
   case DType::Float64: return Value(load<double>(at));
   default:
-    if (is_float8(t)) return Value(static_cast<double>(float8_to_float(static_cast<int32_t>(t), load<uint8_t>(at))));
+    if (is_narrow(t)) {
+      const double value = narrow_value(t, load<uint8_t>(at));
+      return is_floating(t) ? Value(value) : Value(static_cast<int64_t>(value));
+    }
     fail(ErrorKind::Type, "a ", t, " value cannot be used as a real number");
   }
 }
@@ -186,7 +186,7 @@ bool store_item(DType t, void* at, PyObject* o) {
   default:
     TS_CHECK_TYPE(!is_packed(t), "an element of ", t, " holds ", values_in(t),
                   " values, got one; try .view() of uint8");
-    store(at, float_to_float8(static_cast<int32_t>(t), static_cast<float>(v.as_double())));
+    store(at, narrow_code(t, v.as_double()));
   }
   return true;
 }

@@ -80,9 +80,7 @@ PyObject* storage_offset(PyObject* self, PyObject*) {
 }
 PyObject* is_floating_point(PyObject* self, PyObject*) { return PyBool_FromLong(is_floating(tensor_of(self).dtype())); }
 PyObject* is_complex_method(PyObject* self, PyObject*) { return PyBool_FromLong(is_complex(tensor_of(self).dtype())); }
-PyObject* is_signed(PyObject* self, PyObject*) {
-  return PyBool_FromLong(!is_unsigned(tensor_of(self).dtype()) && tensor_of(self).dtype() != DType::Float8E8M0FNU);
-}
+PyObject* is_signed(PyObject* self, PyObject*) { return PyBool_FromLong(has_sign(tensor_of(self).dtype())); }
 PyObject* is_inference(PyObject* self, PyObject*) {
   return PyBool_FromLong(tensor_of(self)->has(TensorImpl::kInference));
 }

@@ -5,6 +5,7 @@ A call is made twice, on the card and on the cpu, whose operands hold the same n
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -254,14 +255,29 @@ def _sparse(g: Given) -> Any:
     return matrix.to_sparse_csr() @ g(130, 21).detach()
 
 
-def _by_blocks(g: Given) -> Any:
-    """Numbers that float8 holds, each block of 32 with its scale."""
+_STORED = (
+    *("float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz", "float6_e2m3fn", "float6_e3m2fn"),
+    *("float4_e2m1fn", "float4_e2m1fn_x2", "int4", "int4_x2", "uint4", "uint4_x2"),
+)
+
+
+def _stored(x: Any, name: str) -> Any:
+    """A matrix in a dtype for storage; of packed ones two columns to an element, the first in the lower half."""
+    narrow = x.to(getattr(ts, name.removesuffix("_x2")))
+    if not name.endswith("_x2"):
+        return narrow
+    codes = narrow.view(ts.uint8)
+    return (codes[:, ::2] | codes[:, 1::2] << 4).view(getattr(ts, name))
+
+
+def _by_blocks(g: Given, name: str = "float8_e4m3fn") -> Any:
+    """Numbers that a dtype for storage holds, each block of 32 with its scale."""
     from tesserack.nn._scaled_mm import ScalingType, scaled_mm
 
     a, b = (g.wrap(np.random.default_rng(k).integers(-8, 9, (n, 96)) / 4.0) for k, n in ((1, 5), (2, 17)))
     scales = [g.wrap(2.0 ** np.random.default_rng(k + 5).integers(-3, 4, (n, 3))) for k, n in ((1, 5), (2, 17))]
     block = ScalingType.BlockWise1x32
-    stored = [x.detach().float().to(ts.float8_e4m3fn) for x in (a, b)]
+    stored = [_stored(x.detach().float(), name) for x in (a, b)]
     few = [s.detach().float().to(ts.float8_e8m0fnu) for s in scales]
     return scaled_mm(stored[0], stored[1].t(), few[0], block, few[1], block, output_dtype=ts.float32)
 
@@ -383,7 +399,9 @@ CALLS: dict[str, tuple[Call, ...]] = {
     "pdist": _PAIRS,
     "pdist_backward": _PAIRS,
     "csr_mm": (Call("9 x 130 by 130 x 21, an empty row", _sparse),),
-    "scaled_matmul": (Call("float8, blocks of 32", _by_blocks, dtypes=()),),
+    "scaled_matmul": tuple(
+        Call(f"{name}, blocks of 32", functools.partial(_by_blocks, name=name), dtypes=()) for name in _STORED
+    ),
     "adam_step_": _ADAM,
     "sgd_step_": _SGD,
     "list_norms": _CLIPPED,

@@ -26,7 +26,7 @@ void check_product(const Operator& op, const Frame& f, DType t) {
 
 } // namespace
 
-void run_float8(const Operator& op, Frame& f, PointwisePlan& plan) {
+void run_narrow(const Operator& op, Frame& f, PointwisePlan& plan) {
   check_storage_dtype(op, plan.common);
   const Operator& functional = op.functional ? *op.functional : op;
   if (functional.schema->base == "mul") check_product(op, f, plan.common);
@@ -35,7 +35,7 @@ void run_float8(const Operator& op, Frame& f, PointwisePlan& plan) {
   std::vector<Tensor> held(n);
   std::vector<Value> args(f.args, f.args + n);
   for (size_t k = 0; k < n; ++k) {
-    bool taken = args[k].tag == Tag::Tensor ? is_float8(args[k].tensor->dtype) : args[k].is_number();
+    bool taken = args[k].tag == Tag::Tensor ? is_narrow(args[k].tensor->dtype) : args[k].is_number();
     if (!taken) continue;
     held[k] = operand(args[k], plan.common, plan.device);
     held[k] = moves ? as_bytes(held[k], DType::UInt8) : raw_cast(held[k], DType::Float32);
@@ -45,7 +45,7 @@ void run_float8(const Operator& op, Frame& f, PointwisePlan& plan) {
   Frame inner{args.data(), &computed, static_cast<int32_t>(n), 1};
   run_pointwise(functional, inner);
   Tensor result = Tensor::adopt(computed.tensor);
-  if (is_float8(plan.result)) result = moves ? as_bytes(result, plan.result) : raw_cast(result, plan.result);
+  if (is_narrow(plan.result)) result = moves ? as_bytes(result, plan.result) : raw_cast(result, plan.result);
   if (op.variant == Variant::Functional) return f.give(0, std::move(result));
   Tensor out = pointwise_target(op, f, plan);
   if (!plan.device.is_meta() && out.numel() > 0) raw_copy(out, result);
