@@ -69,6 +69,12 @@ def entry_points() -> dict[str, str]:
     return {name: f"{name} = {p.stem}:{name}\n" for p in paths for name in named.findall(p.read_text())}
 
 
+def late_cards() -> set[str]:
+    """Those whose streams run late."""
+    named = re.compile(r"^(\w+) = \w+\(\"\w+\", own=True", re.MULTILINE)
+    return {name for path in HERE.glob("mutants*.py") for name in named.findall(path.read_text())}
+
+
 def install(folder: Path, name: str, entry_points: str) -> None:
     """What an installer would leave about a package."""
     info = folder / f"{name}-1.0.dist-info"

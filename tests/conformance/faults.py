@@ -449,11 +449,9 @@ PYTHON: dict[str, Fault] = {
     ),
     "onewait": timed(
         "test_synchronize_waits_for_all_streams",
-        r"synchronize\(\) of the device on onewait returned while stream . of three was busy",
+        r"synchronize\(\) of the device on onewait",
     ),
-    "hurried": timed(
-        "test_uploads_are_ordered", "a copy from the host to what earlier work of the stream reads on hurried"
-    ),
+    "hurried": timed("test_uploads_are_ordered", r"a copy from the host.* on hurried: expected \S+ everywhere, got"),
     "eager": timed(
         "test_downloads_are_ordered", "a copy to pinned memory, after the synchronize.. of its stream on eager"
     ),

@@ -363,6 +363,31 @@ class FirstRecord(Late):
             super().event_record(device, event, stream)
 
 
+class LaterRecord(Late):
+    """A stream that waits looks at the event when it comes there: at what was recorded last by then."""
+
+    def stream_wait_event(self, device: int, stream: Any, event: Any) -> None:
+        self.stream(device, stream).put(lambda: None, lambda: event["done"].is_set())
+
+
+class LeftOut(Late):
+    """What copies within the device is no part of a recording."""
+
+    def copy_within(self, device: int, dst: Any, to: int, src: Any, start: int, nbytes: int, stream: Any) -> None:
+        if self.stream(device, stream).recording is None:
+            super().copy_within(device, dst, to, src, start, nbytes, stream)
+
+
+class CopiesAtOnce(Late):
+    """Copies at once what should be written down."""
+
+    def copy_within(self, device: int, dst: Any, to: int, src: Any, start: int, nbytes: int, stream: Any) -> None:
+        chosen = self.stream(device, stream)
+        kept, chosen.recording = chosen.recording, None
+        super().copy_within(device, dst, to, src, start, nbytes, stream)
+        chosen.recording = kept
+
+
 class OnceOnly(Late):
     """A recording is used up when it is replayed."""
 
@@ -415,7 +440,10 @@ firststrides = planted("firststrides", "reduce", by_strides_of_the_first)
 firstdim = planted("firstdim", "gather", dim_of_the_first)
 firstaddend = planted("firstaddend", "matmul", addend_of_the_first)
 compilerace = planted("compilerace", "pointwise", compiled_by_one)
-firstrecord = FirstRecord("firstrecord", own=True)
-onceonly = OnceOnly("onceonly", own=True)
+firstrecord = FirstRecord("firstrecord", own=True, holds=True)
+laterrecord = LaterRecord("laterrecord", own=True, holds=True)
+leftout = LeftOut("leftout", own=True, holds=True)
+copiesatonce = CopiesAtOnce("copiesatonce", own=True, holds=True)
+onceonly = OnceOnly("onceonly", own=True, holds=True)
 firstpiece = FirstPiece("firstpiece")
 lostnan = LostNan("lostnan")

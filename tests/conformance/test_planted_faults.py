@@ -12,6 +12,7 @@ from typing import Any
 
 import faults
 import pytest
+from conftest import late_cards
 from faults import Fault
 from faults_habits import HABITS, OWN
 from faults_ranks import RANKS
@@ -50,8 +51,7 @@ def parent(name: str) -> str:
         return "served"
     if name in RANKS or name in ("firstpiece", "lostnan"):
         return "joined"
-    late = ("onewait", "hurried", "eager", "delayed", "elsewhere", "peers", "snapshot", "frombegin", "wiping")
-    return "latehealthy" if name in (*late, "otherstream", "atonce", "silent", "firstrecord", "onceonly") else "healthy"
+    return "latehealthy" if name in late_cards() else "healthy"
 
 
 @pytest.mark.parametrize("name", IN_PYTHON)

@@ -6,6 +6,7 @@ reference backend, and it records what a stream is given, to do it again.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import inspect
 import random
@@ -13,7 +14,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,16 +27,42 @@ POISON = 0xFF  # a NaN, or a number nobody expects
 
 
 class Scheduler:
-    """Does the work of all streams on one thread: that of a stream in its order, of which stream is up to chance."""
+    """Does the work of all streams on one thread: that of a stream in its order, of which stream is up to chance.
 
-    def __init__(self) -> None:
+    One that ``holds`` does nothing until the host waits or asks, so that no test hangs on who is quicker.
+    """
+
+    def __init__(self, holds: bool = False) -> None:
+        self.holds, self.waits, self.asked = holds, 0, 0
         self.changed = threading.Condition()
         self.streams: list[Stream] = []
         self.random = random.Random(0)
         threading.Thread(target=self._run, daemon=True).start()
 
+    @contextlib.contextmanager
+    def awaited(self) -> Iterator[None]:
+        """Within, the host waits: work is done."""
+        with self.changed:
+            self.waits += 1
+            self.changed.notify_all()
+        try:
+            yield
+        finally:
+            with self.changed:
+                self.waits -= 1
+
+    def ask(self) -> None:
+        """Whoever asks again and again sees work go on, a piece for each time."""
+        with self.changed:
+            self.asked += 1
+            self.changed.notify_all()
+
     def _pick(self) -> Stream | None:
+        if self.holds and not self.waits and not self.asked:
+            return None
         ready = [s for s in self.streams if s.items and s.go.is_set() and s.items[0][0]()]
+        if ready and not self.waits:
+            self.asked -= 1 if self.asked else 0
         return self.random.choice(ready) if ready else None
 
     def _run(self) -> None:
@@ -44,7 +71,7 @@ class Scheduler:
                 while (stream := self._pick()) is None:
                     self.changed.wait(0.002)  # what is waited for may come from elsewhere
                 work = stream.items[0][1]
-            if self.random.random() < 0.01:
+            if not self.holds and self.random.random() < 0.01:
                 time.sleep(0.001)
             try:
                 work()
@@ -78,7 +105,7 @@ class Stream:
 
     def wait(self) -> None:
         assert self.recording is None, "a stream that is recorded is not waited for"
-        with self.scheduler.changed:
+        with self.scheduler.awaited(), self.scheduler.changed:
             while self.items:
                 self.scheduler.changed.wait()
         if self.errors:
@@ -86,14 +113,17 @@ class Stream:
 
 
 class Late(Backend):
-    """The device; ``own`` hands every allocation and freeing to it, where memory is poisoned in the stream's order."""
+    """The device; ``own`` hands every allocation and freeing to it, where memory is poisoned in the stream's order.
+
+    With ``holds`` nothing is done before the host waits or asks.
+    """
 
     vendor = "org.tesserack.tests.late"
 
-    def __init__(self, name: str, own: bool, devices: int = 1) -> None:
+    def __init__(self, name: str, own: bool, devices: int = 1, holds: bool = False) -> None:
         self.name = name
         self.own_allocator = own
-        self.scheduler = Scheduler()
+        self.scheduler = Scheduler(holds)
         self.default = [Stream(self.scheduler) for _ in range(devices)]
         self.streams: list[Stream] = []
         self.allocated: list[int] = []  # addresses
@@ -260,6 +290,7 @@ class Late(Backend):
         return self.streams[-1]
 
     def stream_query(self, device: int, stream: Any) -> bool:
+        self.scheduler.ask()
         return not self.stream(device, stream).items
 
     def stream_wait_event(self, device: int, stream: Any, event: Any) -> None:
@@ -273,10 +304,12 @@ class Late(Backend):
         self.queue(device, stream, done.set)
 
     def event_query(self, device: int, event: Any) -> bool:
+        self.scheduler.ask()
         return bool(event["done"].is_set())
 
     def event_synchronize(self, device: int, event: Any) -> None:
-        event["done"].wait()
+        with self.scheduler.awaited():
+            event["done"].wait()
 
     # --- pinned memory ------------------------------------------------------------------------------------------------
 

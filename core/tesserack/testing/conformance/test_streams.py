@@ -4,6 +4,7 @@
 # mypy: disable-error-code="attr-defined,no-any-return"
 from __future__ import annotations
 
+import threading
 import time
 from typing import Any
 
@@ -16,6 +17,7 @@ from tesserack.testing.conformance.card import Card
 pytestmark = pytest.mark.skipif(not hasattr(ts, "Stream"), reason="this core has no streams")
 ROUNDS = 8
 COUNT = 150_000
+_PATIENCE = 10  # seconds, after which work never ends
 
 
 def busy(x: Any, steps: int = 12) -> Any:
@@ -85,6 +87,37 @@ def test_events_are_recorded_again(card: Card) -> None:
             z = y * 2
         two.synchronize()
         agree(z, (round + 12) * 2.0, card, "a stream that waited for an event recorded a second time")
+
+
+def test_a_wait_is_for_the_record_before_it(card: Card) -> None:
+    """An event that is recorded again holds nobody up who waited for it before: not for what comes after them."""
+    one, two = ts.Stream(device=card.device), ts.Stream(device=card.device)
+    x = ts.full((COUNT,), 1.0, device=card.device)
+    ts.synchronize(card.device)
+    event: Any = ts.Event(device=card.device)
+    with ts.stream(one):
+        y = busy(x)
+        event.record(one)
+    two.wait_event(event)
+    with ts.stream(two):
+        z = y * 2
+    one.wait_stream(two)
+    with ts.stream(one):
+        late = busy(z, 3)
+        event.record(one)
+    waiting = threading.Thread(target=two.synchronize, daemon=True)
+    waiting.start()
+    waiting.join(_PATIENCE)
+    if waiting.is_alive():
+        event.record(ts.Stream(device=card.device))  # which lets go whoever looks at the last record
+        waiting.join(_PATIENCE)
+        pytest.fail(
+            f"wait_event() on {card.name}: a stream that waited for an event waits for ever once the event is recorded "
+            "again, behind that stream: a wait is for the last record before it, not for a later one",
+            pytrace=False,
+        )
+    one.synchronize()
+    agree(late, 29.0, card, "a stream that waited for a stream that waited for an event")
 
 
 def test_streams_wait_for_streams(card: Card) -> None:

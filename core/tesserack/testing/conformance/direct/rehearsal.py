@@ -110,14 +110,18 @@ def source_may_go(slots: Slots) -> str | None:
 
 
 def freed_in_order(slots: Slots) -> str | None:
-    """What the stream still does with a block when it is freed is done with what was in it."""
+    """What the stream still does with a block when it is freed is done with what was in it: also where that alone is
+    under way, and what wrote the block is done."""
     size = 1 << 20
     for turn in range(6):
         data = _bytes(size, turn)
         first, second = bytearray(data), bytearray(size)  # held: when sources may go is another check
         handle, kept = slots.alloc(size), slots.alloc(size)
         slots.write(handle, 0, first)
-        slots.copy(kept, 0, handle, 0, size)
+        if turn % 2 == 0:
+            slots.wait()
+        for _ in range(4):  # the more there is, the later the last
+            slots.copy(kept, 0, handle, 0, size)
         slots.free(handle, size)
         other = slots.alloc(size)  # which may be where the first was
         slots.write(other, 0, second)
@@ -130,6 +134,32 @@ def freed_in_order(slots: Slots) -> str | None:
                 f"free: a copy of {size} bytes that was given to the stream before it reads what came after: memory is "
                 "freed when the stream comes there, as work that uses it may be under way"
             )
+    return None
+
+
+def captures_keep_copies(slots: Slots) -> str | None:
+    """A copy between begin and end is done by replays, each time, and not before."""
+    for size in (7, 4096, 1 << 20):
+        source, target = slots.alloc(size), slots.alloc(size)
+        slots.write(source, 0, _bytes(size, 2))
+        slots.write(target, 0, bytearray(size))
+        slots.wait()
+        replay = slots.record_copy(target, 0, source, 0, size)
+        if replay is None:
+            return None
+        told = f"capture: copy_within of {size} bytes between begin and end"
+        if any(slots.read(target, 0, size)):
+            return f"{told} is done at once, beside the recording: expected it to be written down"
+        for turn in range(2):
+            before, data = slots.read(target, 0, size), _bytes(size, turn + 3)
+            slots.write(source, 0, data)
+            slots.wait()
+            replay()
+            found = slots.read(target, 0, size)
+            if found == before:
+                return f"{told} is not done by replay {turn + 1}: it was left out of the recording"
+            if found != bytes(data):
+                return _difference("capture", found, data, f"copy_within of {size} bytes, replayed")
     return None
 
 
@@ -214,6 +244,7 @@ CHECKS: dict[str, Callable[[Slots], str | None]] = {
         host_pointer_agrees,
         blocks_are_aligned,
         too_much_is_refused,
+        captures_keep_copies,
         memory_goes_back,
     )
 }

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+from collections.abc import Callable
 from typing import Any, Protocol
 
 __all__ = ["NativeSlots", "PythonSlots", "Slots", "open_slots"]
@@ -15,6 +16,15 @@ __all__ = ["NativeSlots", "PythonSlots", "Slots", "open_slots"]
 _P, _I, _L, _S = ctypes.c_void_p, ctypes.c_int32, ctypes.c_int64, ctypes.c_size_t
 _STATUS = ctypes.c_int
 _OUT_OF_MEMORY = 3
+_GUARD = 64  # bytes behind what a copy to the host is asked for
+
+
+def _read(target: bytearray, nbytes: int) -> bytes:
+    """What was copied, unless more was."""
+    behind = [k for k, byte in enumerate(target[nbytes:]) if byte != 0xA5]
+    if behind:
+        raise RuntimeError(f"copy_to_host: wrote up to {behind[-1] + 1} bytes past the {nbytes} bytes asked for")
+    return bytes(target[:nbytes])
 
 
 class Slots(Protocol):
@@ -34,6 +44,9 @@ class Slots(Protocol):
 
     def copy(self, target: Any, to: int, source: Any, start: int, nbytes: int) -> None:
         """copy_within."""
+
+    def record_copy(self, target: Any, to: int, source: Any, start: int, nbytes: int) -> Callable[[], None] | None:
+        """copy_within, written down by a capture instead of done: what does it and waits. None: no captures."""
 
     def wait(self) -> None:
         """synchronize, of the default stream."""
@@ -67,13 +80,29 @@ class PythonSlots:
         self.backend.copy_from_host(0, handle, offset, memoryview(data), None)
 
     def read(self, handle: Any, offset: int, nbytes: int) -> bytes:
-        data = bytearray(nbytes)
-        self.backend.copy_to_host(0, memoryview(data), handle, offset, None)
+        data = bytearray(nbytes) + bytearray([0xA5]) * _GUARD
+        self.backend.copy_to_host(0, memoryview(data)[:nbytes], handle, offset, None)
         self.wait()
-        return bytes(data)
+        return _read(data, nbytes)
 
     def copy(self, target: Any, to: int, source: Any, start: int, nbytes: int) -> None:
         self.backend.copy_within(0, target, to, source, start, nbytes, None)
+
+    def record_copy(self, target: Any, to: int, source: Any, start: int, nbytes: int) -> Callable[[], None] | None:
+        backend = self.backend
+        if backend.capture_begin is None:
+            return None
+        stream = None if backend.stream_create is None else backend.stream_create(0, 0)
+        backend.capture_begin(0, stream)
+        backend.copy_within(0, target, to, source, start, nbytes, stream)
+        recording = backend.capture_end(0, stream)
+        backend.synchronize(0, stream)
+
+        def replay() -> None:
+            backend.capture_replay(0, recording, stream)
+            backend.synchronize(0, stream)
+
+        return replay
 
     def wait(self) -> None:
         self.backend.synchronize(0, None)
@@ -135,8 +164,22 @@ class _Table(ctypes.Structure):
         ("synchronize", ctypes.CFUNCTYPE(_STATUS, _P, _I, _P)),
         ("get_kernel", _P),
         ("host_pointer", _P),
-        ("between", _P * 17),  # copy_peer to stream_query
+        ("copy_peer", _P),
+        ("stream_create", _P),
+        ("between", _P * 15),  # stream_destroy to stream_query
         ("open", _P),
+        ("pinned", _P * 4),
+        ("capture", _P),
+    )
+
+
+class _Capture(ctypes.Structure):
+    _fields_ = (
+        ("struct_size", _S),
+        ("begin", ctypes.CFUNCTYPE(_STATUS, _P, _I, _P)),
+        ("end", ctypes.CFUNCTYPE(_STATUS, _P, _I, _P, ctypes.POINTER(_P))),
+        ("replay", ctypes.CFUNCTYPE(_STATUS, _P, _I, _P, _P)),
+        ("destroy", _P),
     )
 
 
@@ -189,15 +232,34 @@ class NativeSlots:
         self._check("copy_from_host", status)
 
     def read(self, handle: Any, offset: int, nbytes: int) -> bytes:
-        data = ctypes.create_string_buffer(nbytes)
-        status = self.table.copy_to_host(self.ctx, 0, ctypes.addressof(data), handle, offset, nbytes, None)
-        self._check("copy_to_host", status)
+        data = bytearray(nbytes) + bytearray([0xA5]) * _GUARD
+        target = ctypes.addressof(ctypes.c_char.from_buffer(data))
+        self._check("copy_to_host", self.table.copy_to_host(self.ctx, 0, target, handle, offset, nbytes, None))
         self.wait()
-        return data.raw
+        return _read(data, nbytes)
 
     def copy(self, target: Any, to: int, source: Any, start: int, nbytes: int) -> None:
         status = self.table.copy_within(self.ctx, 0, target, to, source, start, nbytes, None)
         self._check("copy_within", status)
+
+    def record_copy(self, target: Any, to: int, source: Any, start: int, nbytes: int) -> Callable[[], None] | None:
+        if not self._has("capture"):
+            return None
+        capture, stream, recording = _Capture.from_address(self.table.capture), _P(), _P()
+        if self._has("stream_create"):
+            create = ctypes.CFUNCTYPE(_STATUS, _P, _I, _I, ctypes.POINTER(_P))(self.table.stream_create)
+            self._check("stream_create", create(self.ctx, 0, 0, ctypes.byref(stream)))
+        self._check("capture.begin", capture.begin(self.ctx, 0, stream))
+        status = self.table.copy_within(self.ctx, 0, target, to, source, start, nbytes, stream)
+        self._check("capture.end", capture.end(self.ctx, 0, stream, ctypes.byref(recording)))
+        self._check("copy_within", status)
+        self._check("synchronize", self.table.synchronize(self.ctx, 0, stream))
+
+        def replay() -> None:
+            self._check("capture.replay", capture.replay(self.ctx, 0, recording, stream))
+            self._check("synchronize", self.table.synchronize(self.ctx, 0, stream))
+
+        return replay
 
     def wait(self) -> None:
         self._check("synchronize", self.table.synchronize(self.ctx, 0, None))
