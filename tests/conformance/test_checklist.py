@@ -8,12 +8,13 @@ from pathlib import Path
 from checklist import CHECKLIST
 from faults import NATIVE, PYTHON, STREAMS
 from faults_habits import HABITS, OWN
+from faults_makers import MAKERS
 from faults_ranks import RANKS
 from faults_services import SERVICES
 from faults_vendors import VENDORS
 
 ROOT = Path(__file__).parents[2]
-PLANTED = {*NATIVE, *STREAMS, *PYTHON, *SERVICES, *RANKS, *VENDORS, *HABITS, *OWN}
+PLANTED = {*NATIVE, *STREAMS, *PYTHON, *SERVICES, *RANKS, *VENDORS, *HABITS, *OWN, *MAKERS}
 NAMED = Counter(name for kind in CHECKLIST.values() for names in kind.values() for name in names)
 
 

@@ -15,6 +15,7 @@ import pytest
 from conftest import late_cards
 from faults import Fault
 from faults_habits import HABITS, OWN
+from faults_makers import MAKERS
 from faults_ranks import RANKS
 from faults_services import SERVICES
 from faults_vendors import VENDORS
@@ -26,7 +27,7 @@ Conform = Callable[..., tuple[str, Any]]
 
 # The whole catalogue takes minutes: a tenth of it, another with every commit; FULL=1 runs all.
 SHARE = 10
-ALL_IN_PYTHON = faults.PYTHON | SERVICES | RANKS | VENDORS | HABITS
+ALL_IN_PYTHON = faults.PYTHON | SERVICES | RANKS | VENDORS | HABITS | MAKERS
 ALL_IN_C = faults.NATIVE | faults.STREAMS | OWN
 IN_PYTHON = seeds.turn([*ALL_IN_PYTHON], SHARE)
 IN_C = seeds.turn([*ALL_IN_C], SHARE)

@@ -232,6 +232,15 @@ def test_truth_is_not_0(byte: int, card: Card, record: Record) -> None:
 
 _BIG = 2**53 + 1  # the first whole number that float64 does not hold
 _BIGS = np.array([_BIG, -_BIG, _BIG + 2, 2**62 + 1, -(2**62) - 3, 2**63 - 1, -(2**63), 7])
+
+
+def _scattered() -> Any:
+    with np.errstate(over="ignore"):
+        wanted, at = _BIGS.copy(), np.abs(_BIGS) % 2
+    np.maximum.at(wanted, at, _BIGS)
+    return wanted
+
+
 LARGE: dict[str, tuple[Callable[[Any], Any], Any]] = {
     "fill": (lambda x: ts.full((5,), _BIG, dtype=ts.int64, device=x.device), np.full(5, _BIG)),
     "fill, negative": (lambda x: ts.empty_like(x).fill_(-_BIG - 2), np.full(8, -_BIG - 2)),
@@ -247,6 +256,10 @@ LARGE: dict[str, tuple[Callable[[Any], Any], Any]] = {
     "reduce, sum": (lambda x: x[:3].sum(), _BIGS[:3].sum()),
     "reduce, max": (lambda x: x[:3].amax(), _BIGS[:3].max()),
     "reduce, argmax": (lambda x: x[:3].argmax(), _BIGS[:3].argmax()),
+    "reduce, prod": (lambda x: (x[:6] % 1_000_003).prod(), (_BIGS[:6] % 1_000_003).prod()),
+    "copy_cast to int32": (lambda x: x.to(ts.int32), _BIGS.astype(np.int32)),
+    "matmul": (lambda x: x.reshape(2, 4) @ (x % 5).reshape(4, 2), _BIGS.reshape(2, 4) @ (_BIGS % 5).reshape(4, 2)),
+    "scatter, max": (lambda x: x.scatter_reduce(0, x.abs() % 2, x, "amax"), _scattered()),
     "scan": (lambda x: x[:3].cumsum(0), _BIGS[:3].cumsum()),
     "sort": (lambda x: x.sort().values, np.sort(_BIGS)),
     "gather": (lambda x: x[ts.arange(7, -1, -1, device=x.device)], _BIGS[::-1]),

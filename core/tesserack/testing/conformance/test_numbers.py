@@ -3,6 +3,7 @@ large integers, signed zeros in order, NaN times zero, sums in several stages, p
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -37,6 +38,51 @@ def test_powers_of_integers(card: Card, record: Record) -> None:
     exact = np.array([w - (1 << 64) if w >= 1 << 63 else w for w in wanted], np.int64)
     found = made(a, "int64", card) ** made(b, "int64", card)
     expect(found, exact, "pointwise, pow of int64", "beyond 2^53, contiguous, 8 elements", card)
+
+
+_TAILS: dict[str, tuple[Any, list[float]]] = {
+    "erfc": (math.erfc, [1.5, 3.0, 5.0, 7.5, 9.0, -4.0]),
+    "expm1": (math.expm1, [1e-5, -1e-5, 1e-9, 0.25, -20.0]),
+    "log1p": (math.log1p, [1e-5, -1e-5, 1e-9, -0.5, 1e6]),
+    "sigmoid": (lambda v: math.exp(v) / (1 + math.exp(v)), [-5.0, -20.0, -50.0, -80.0, 30.0]),
+    "tanh": (math.tanh, [1e-5, -1e-4, 1e-3, 0.1, 8.0]),
+    "sinh": (math.sinh, [1e-5, -1e-4, 1e-3, 0.1, 20.0]),
+    "asinh": (math.asinh, [1e-5, -1e-3, -1e4, 1e4, -30.0]),
+    "atanh": (math.atanh, [1e-5, -1e-4, 0.1, 0.5]),
+    "exp2": (lambda v: 2.0**v, [-100.0, -30.0, 0.5, 100.0]),
+    "rsqrt": (lambda v: v**-0.5, [1e-30, 1e-10, 3.0, 1e30]),
+}
+
+
+@pytest.mark.parametrize("name", _TAILS)
+@pytest.mark.parametrize("dtype", ("float32", "float64"))
+def test_tails(name: str, dtype: str, card: Card, record: Record) -> None:
+    """Small results are right to their last digits but a few: no number close to one was subtracted from one."""
+    record.case(op="pointwise", dtype=dtype, direction="numbers")
+    function, points = _TAILS[name]
+    held = rounded(np.array(points), dtype)
+    found = getattr(ts, name)(there(held, dtype, card))
+    wanted = rounded(np.array([function(float(v)) for v in held]), dtype)
+    expect(found, wanted, f"pointwise, {name} of {dtype}", f"its tails, {len(points)} elements", card, ulp=64)
+
+
+_COUNTS = np.array([0, 1, 7, 8, 15, 31, 32, 33, 40, 63, 64, 70])
+
+
+@pytest.mark.parametrize("dtype", ("int64", "int32", "int16", "uint8"))
+def test_shifts(dtype: str, card: Card, record: Record) -> None:
+    """By any count, as shifting one by one would: no bits of the count are left out, and a sign is filled in."""
+    record.case(op="pointwise", dtype=dtype, direction="numbers")
+    info = np.iinfo(dtype)
+    values = [v for v in (1, 5, info.max, info.max // 3, -1, -6, info.min, info.min // 3) if v >= info.min]
+    a, b = np.repeat(np.array(values, object), len(_COUNTS)), np.tile(_COUNTS, len(values))
+    x, y = made(a.astype(dtype), dtype, card), made(b.astype(dtype), dtype, card)
+    what = f"{len(a)} elements, counts up to {_COUNTS.max()}, contiguous"
+    right = np.array([int(v) >> int(n) for v, n in zip(a, b, strict=True)], object)
+    left = np.array([(int(v) << int(n)) % (1 << info.bits) for v, n in zip(a, b, strict=True)], object)
+    left = np.array([int(v) - (1 << info.bits if v > info.max else 0) for v in left], object)
+    expect(x >> y, right.astype(dtype), f"pointwise, shr of {dtype}", what, card)
+    expect(x << y, left.astype(dtype), f"pointwise, shl of {dtype}", what, card)
 
 
 _UNSIGNED = np.array([2**63, 2**64 - 2**11, 2**63 + 2**40, 5, 2**62], np.uint64)
@@ -74,6 +120,28 @@ def test_order_of_large_integers(card: Card, record: Record) -> None:
             order = np.argsort(-values if down else values, kind="stable")
             subject = f"sort{', descending' * down} of int64"
             expect(x.sort(descending=down, stable=True).indices, order, f"{subject}, positions", what, card)
+
+
+@pytest.mark.parametrize("dtype", ("uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64"))
+def test_order_of_the_whole_range(dtype: str, card: Card, record: Record) -> None:
+    """From the least to the largest number: what has a sign is compared as such, and nothing else is."""
+    record.case(op="", dtype=dtype, direction="numbers")
+    info = np.iinfo(dtype)
+    steps = [info.min + (info.max - info.min) * k // 12 for k in (7, 0, 12, 3, 6, 9, 1, 11, 5)]
+    values = np.array(steps, object).astype(dtype)
+    x, y = made(values, dtype, card), made(values[::-1], dtype, card)
+    what = f"numbers of the whole range, contiguous, {len(values)} elements"
+    expect(x < y, values < values[::-1], f"pointwise, lt of {dtype}", what, card)
+    if dtype in ("uint16", "uint32", "uint64"):  # which PyTorch, too, leaves most of the rest out for
+        return
+    expect(ts.maximum(x, y), np.maximum(values, values[::-1]), f"pointwise, max of {dtype}", what, card)
+    expect(x.amax(), np.array(values.max()), f"reduce, max of {dtype}", what, card)
+    expect(x.amin(), np.array(values.min()), f"reduce, min of {dtype}", what, card)
+    expect(x.argmax(), np.array(values.argmax()), f"reduce, argmax of {dtype}", what, card)
+    expect(x.cummin(0).values, np.minimum.accumulate(values), f"scan, min of {dtype}", what, card)
+    for down in (False, True):
+        wanted = np.sort(values)[::-1] if down else np.sort(values)
+        expect(x.sort(descending=down).values, wanted, f"sort{', descending' * down} of {dtype}", what, card)
 
 
 @pytest.mark.parametrize("dtype", cases.FLOATING)

@@ -12,7 +12,7 @@ import pytest
 import tesserack as ts
 from tesserack.backends.recording import record as recorded
 from tesserack.testing.conformance.card import Card, Record
-from tesserack.testing.conformance.exactly import expect, made
+from tesserack.testing.conformance.exactly import expect, made, rounded
 
 # Narrow, wide, integers, and back to where it began.
 ORDER = ("float32", "float64", "int64", "float16", "int32", "uint8", "float32")
@@ -59,6 +59,20 @@ def test_programs_of_many_dtypes(name: str, card: Card, record: Record) -> None:
             kind = "bool" if array.dtype == bool else dtype
             expect(found, array.astype(kind), f"pointwise, {name} of {dtype}", what, card)
             before = f"{dtype}, {form}"
+
+
+def test_programs_of_other_constants(card: Card, record: Record) -> None:
+    """Programs of the same instructions that differ by a constant alone are two."""
+    record.case(op="pointwise", dtype="", direction="state")
+    for dtype in ("float32", "float64", "float32"):
+        if not card.supports(dtype):
+            continue
+        x = made(_A.astype(dtype), dtype, card)
+        for turn in range(2):
+            for name, factor in (("deg2rad", np.pi / 180), ("rad2deg", 180 / np.pi)):
+                what = f"6 x 10, contiguous, {'again, ' * turn}among programs that differ by a constant alone"
+                found = getattr(ts, name)(x)
+                expect(found, rounded(_A * factor, dtype), f"pointwise, {name} of {dtype}", what, card, ulp=2)
 
 
 CALLS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
