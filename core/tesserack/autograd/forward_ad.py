@@ -50,7 +50,7 @@ class _Made:
     def __init__(self, before: Tensor, dual: Tensor, tangent: Tensor) -> None:
         self.before, self.tangent = before, tangent
         self.dual: Callable[[], Tensor | None] = weakref.ref(dual)
-        self.node = weakref.ref(dual.grad_fn)
+        self.node: Callable[[], Any] = _nothing if dual.grad_fn is None else weakref.ref(dual.grad_fn)
 
     def is_written(self, dual: Tensor | None) -> bool:
         """Whether an operation has written to the dual since it was made, and kept its tangent."""
@@ -65,6 +65,7 @@ class _Level:
 
     def __init__(self) -> None:
         self.nodes: list[weakref.ref[Any]] = []
+        self.kept: list[_Made] = []  # of duals made in inference mode, which have no node
         self.recorded = False
         self.outer = _native._forward_level(depth() == 0)
 
@@ -73,7 +74,11 @@ class _Level:
             if made.dual() is dual:  # it has another history now
                 made.dual = _nothing
         node: Any = dual.grad_fn
-        node._made = _Made(before, dual, tangent)
+        made_now = _Made(before, dual, tangent)
+        if node is None:
+            self.kept.append(made_now)
+            return
+        node._made = made_now
         self.nodes.append(weakref.ref(node))
 
     def made(self) -> list[_Made]:
@@ -81,7 +86,7 @@ class _Level:
         nodes = [node() for node in self.nodes]
         if None in nodes:
             self.nodes = [weakref.ref(node) for node in nodes if node is not None]
-        return [node._made for node in nodes if node is not None]
+        return [*self.kept, *(node._made for node in nodes if node is not None)]
 
     def tangent_of_dual(self, tensor: Tensor) -> Tensor | None:
         """The tangent that a dual was made with, while no operation on the dual has written to it."""

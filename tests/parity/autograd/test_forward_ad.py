@@ -275,3 +275,14 @@ def test_the_incomplete_gamma_function_has_tangents_by_its_second_argument_alone
             with pytest.raises(NotImplementedError):
                 function(dual, x)
         np.testing.assert_allclose(tangent.numpy(), (gradient * v).numpy(), rtol=1e-12)
+
+
+def test_duals_are_made_in_inference_mode():
+    def kept(m):
+        ad = m.autograd.forward_ad
+        with m.inference_mode(), ad.dual_level():
+            tangent = made(m, V)
+            dual = ad.make_dual(made(m, X), tangent)
+            return ad.unpack_dual(dual).tangent is not None
+
+    assert kept(ts) is kept(torch) is False
