@@ -189,6 +189,14 @@ def test_small_graphs_are_measured(quicker: bool, monkeypatch: pytest.MonkeyPatc
     assert ("3 operators" in told) == quicker and ("1 kernels" in told) != quicker
 
 
+def test_long_calls_are_run_once_to_measure(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken = []
+    monkeypatch.setattr(choice, "_seconds", lambda call, args, kwargs, calls: taken.append(calls) or 1.0)
+    compiled = ts.compile(lambda x: (x * 2 + 1).relu())
+    compiled(ts.randn(8))
+    assert taken == [1] and not compiled._compiled.plain
+
+
 def test_a_compiled_function_is_like_the_function() -> None:
     class Scaled:
         scale = 2.0

@@ -11,13 +11,17 @@ __all__ = ["why_plain"]
 
 _WARM, _TURNS = 4, 7  # calls until there is a plan; by turns, of which the quickest counts
 _SECONDS = 20e-6  # that a turn takes
+_LONG = 2e-4  # seconds of a call beside which what a graph costs besides is nothing, and measuring would be much
 
 
 def why_plain(plain: Callable[..., Any], graph: Callable[..., Any], args: Any, kwargs: Any) -> str:
     """Why calls like this one are Python's, as was measured; empty where the graph is quicker."""
+    once = _seconds(plain, args, kwargs, 1)
+    if once > _LONG:
+        return ""
     for _ in range(_WARM):
         graph(*args, **kwargs)
-    calls = max(1, min(50, int(_SECONDS / max(1e-9, _seconds(plain, args, kwargs, 1)))))
+    calls = max(1, min(50, int(_SECONDS / max(1e-9, once))))
     best = [math.inf, math.inf]
     for _ in range(_TURNS):
         for way, call in enumerate((plain, graph)):
