@@ -79,3 +79,66 @@ print(q.q_scale(), q.q_zero_point(), q.dtype, q.dequantize().tolist())
 """
     done = program.start("-m", "tesserack", "run", str(program.write("program.py", source)))
     assert done.stdout.split() == ["0.5", "3", "torch.qint8", "[0.5,", "9.0]"], done.stderr
+
+
+SAVED = """
+import sys, torch
+x = torch.linspace(-2, 2, 12).reshape(3, 4)
+q = torch.quantize_per_tensor(x, 0.1, 3, torch.qint8)
+c = torch.quantize_per_channel(x, torch.tensor([0.1, 0.2, 0.3]), torch.tensor([0, 1, 2]), 0, torch.quint8)
+saved = {"q": q, "part": q[:, 1:], "c": c, "dtype": torch.qint8, "scheme": torch.per_channel_affine}
+torch.save(saved, sys.argv[1], _use_new_zipfile_serialization=sys.argv[2] == "new")
+"""
+
+LOADED = """
+import sys, torch
+for safe in (True, False):
+    found = torch.load(sys.argv[1], weights_only=safe)
+    q, part, c = found["q"], found["part"], found["c"]
+    print(q.dequantize().tolist(), q.q_scale(), q.q_zero_point(), part.int_repr().tolist(), part.q_scale())
+    print(c.int_repr().tolist(), c.q_per_channel_scales().tolist(), c.q_per_channel_zero_points().tolist())
+    print(c.q_per_channel_axis(), c.dtype, found["dtype"] is torch.qint8, found["scheme"] is torch.per_channel_affine)
+"""
+
+OURS, THEIRS = ["-m", "tesserack", "run"], []
+
+
+@pytest.mark.parametrize("form", ["new", "old"])
+@pytest.mark.parametrize(
+    ("writer", "reader"),
+    [
+        pytest.param(OURS, OURS, id="ours by us"),
+        pytest.param(OURS, THEIRS, id="ours by torch", marks=needs_torch),
+        pytest.param(THEIRS, OURS, id="torch's by us", marks=needs_torch),
+    ],
+)
+def test_saved_and_loaded(writer, reader, form, program, tmp_path):
+    file, save, load = tmp_path / "saved.pt", program.write("save.py", SAVED), program.write("load.py", LOADED)
+    done = program.start(*writer, str(save), str(file), form)
+    assert done.returncode == 0, done.stderr
+    done = program.start(*reader, str(load), str(file))
+    assert done.returncode == 0, done.stderr
+    printed = done.stdout.splitlines()
+    assert len(printed) == 6 and printed[:3] == printed[3:] and printed[2] == "0 torch.quint8 True True"
+    assert "[0, 1, 2]" in printed[1] and printed[0].startswith("[[-2.0, -1.6") and " 0.1 3 [[" in printed[0]
+
+
+def test_a_model_of_dynamic_linear_layers_is_saved(program):
+    source = """
+import io, torch
+def make():
+    torch.manual_seed(1)
+    net = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 2))
+    return torch.ao.quantization.quantize_dynamic(net, {torch.nn.Linear}, dtype=torch.qint8)
+first, second, file = make(), make(), io.BytesIO()
+with torch.no_grad():
+    second[0].set_weight_bias(torch.quantize_per_tensor(torch.ones(8, 4), 0.1, 0, torch.qint8), torch.zeros(8))
+torch.save(first.state_dict(), file)
+file.seek(0)
+x = torch.ones(3, 4)
+print(torch.equal(first(x), second(x)))
+second.load_state_dict(torch.load(file, weights_only=False))
+print(torch.equal(first(x), second(x)))
+"""
+    done = program.start("-m", "tesserack", "run", str(program.write("program.py", source)))
+    assert done.stdout.split() == ["False", "True"], done.stderr

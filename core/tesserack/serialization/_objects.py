@@ -28,7 +28,7 @@ from tesserack.nn.modules._state_dict import StateDict
 from tesserack.serialization._files import destination, read_exactly
 from tesserack.serialization._safe import get_safe_globals
 from tesserack.serialization._torch_file import read_archive_with, read_legacy_with, rest_of
-from tesserack.serialization._torch_names import STORAGES, StorageKind, call_named
+from tesserack.serialization._torch_names import STORAGES, StorageKind, call_named, quantized_names
 from tesserack.serialization._torch_writer import StorageTable, deep_recursion, write_records
 from tesserack.sparse._parts import parts_of
 from tesserack.storage import TypedStorage, UntypedStorage
@@ -123,6 +123,8 @@ class _Pickler(_PythonPickler):  # type: ignore[misc]
         return NotImplemented if known else self._theirs.reducer_override(obj)
 
     def _tensor(self, value: Tensor) -> Any:
+        if value.is_quantized:
+            return self._quantized(value)
         state = state_of(value)
         if isinstance(state, dict):
             state = {name: item for name, item in state.items() if not name.startswith("_backward")}
@@ -162,6 +164,18 @@ class _Pickler(_PythonPickler):  # type: ignore[misc]
         if pending:
             values = (*values, pending)
         return _Name("torch._utils", "_rebuild_tensor_v3" if stored.retyped else "_rebuild_tensor_v2"), values
+
+    def _quantized(self, value: Any) -> tuple[_Name, tuple[Any, ...]]:
+        stored = self.table.place(value.integers())
+        if stored.retyped:  # others see that memory as something else
+            stored = self.table.place(value.int_repr())
+        placed = stored.tensor
+        kind, scheme, *numbers = value.saved()
+        identity = ("storage", _Name("torch", kind), str(stored.key), str(placed.device), stored.numel)
+        place = (placed.storage_offset(), tuple(placed.shape), tuple(placed.stride()))
+        arguments = (*place, (scheme, *numbers), False, _no_hooks())
+        storage = _Stored((*identity, None) if self._legacy else identity)
+        return _Name("torch._utils", "_rebuild_qtensor"), (storage, *arguments)
 
     def _sparse(self, value: Tensor) -> tuple[_Name, tuple[Any, ...]]:
         parts = parts_of(value.detach())
@@ -316,6 +330,8 @@ class _Finds(_Base):  # type: ignore[misc]
             return call_named(f"{module}.{name}")
         if module == "torch" and isinstance(getattr(ts, name, None), (dtype, layout, memory_format)):
             return getattr(ts, name)
+        if module == "torch" and name in quantized_names:
+            return quantized_names[name]
         if (module, name) == ("tesserack.distributed.tensor._saving", "rebuilt"):
             return super().find_class(module, name)  # it checks what it is given
         if self._find is not None:

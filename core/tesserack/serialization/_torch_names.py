@@ -15,8 +15,8 @@ from tesserack._tensor.pending import with_bits
 from tesserack.storage import TypedStorage, UntypedStorage
 
 __all__ = [
-    "STORAGES", "Call", "Hint", "NameRefused", "NumberType", "PickleRefused", "Reading", "Storage", "StorageKind",
-    "call_named", "key_of", "named",
+    "STORAGES", "Call", "Hint", "NameRefused", "NumberType", "PickleRefused", "Reading", "Storage",
+    "StorageKind", "call_named", "key_of", "named", "quantized_names", "use_quantized",
 ]  # fmt: skip
 
 _MAX_NDIM = 64
@@ -333,6 +333,32 @@ def _nested(reading: Reading, *parts: Any) -> Any:
         raise PickleRefused(f"a nested tensor in it is none: {error}") from None
 
 
+_makes_quantized: list[Callable[..., Any]] = []
+quantized_names: dict[str, Any] = {}  # dtypes and schemes, by PyTorch's names
+
+
+def use_quantized(make: Callable[..., Any], names: dict[str, Any]) -> None:
+    """Say what makes a quantized tensor of its integers, scheme, scale, zero point and axis, and what is named so."""
+    _makes_quantized[:] = [make]
+    quantized_names.update(names)
+
+
+def _quantized(
+    reading: Reading, storage: Any, offset: Any, size: Any, stride: Any, parameters: Any, *rest: Any
+) -> Tensor:
+    """``_rebuild_qtensor``: of ``parameters`` (scheme, scale, zero point), and the axis where there are several."""
+    if not _makes_quantized:
+        raise PickleRefused("it holds a quantized tensor, which only programs that import torch can make")
+    if not isinstance(parameters, tuple) or len(parameters) not in (3, 4):
+        raise PickleRefused("a quantized tensor in it has no scheme")
+    integers = _tensor(reading, storage, offset, size, stride)
+    scheme, *numbers = parameters
+    try:
+        return _makes_quantized[0](integers, scheme, *numbers)  # type: ignore[no-any-return]
+    except (TypeError, ValueError, RuntimeError, IndexError) as error:
+        raise PickleRefused(f"a quantized tensor in it is none: {error}") from None
+
+
 def _class_only(_: Reading, *arguments: Any) -> Any:
     raise PickleRefused("it makes an object of a class that is only named in tensors")
 
@@ -346,6 +372,7 @@ _CALLS: dict[str, Callable[..., Any]] = {
     "torch._utils._rebuild_meta_tensor_no_storage": _meta,
     "torch._utils._rebuild_sparse_tensor": _sparse,
     "torch._utils._rebuild_nested_tensor": _nested,
+    "torch._utils._rebuild_qtensor": _quantized,
     "torch.nested._internal.nested_tensor._rebuild_njt": _nested,
     "torch.nested._internal.nested_tensor.NestedTensor": _class_only,
     "tesserack.distributed.tensor._saving.rebuilt": _distributed,
@@ -388,6 +415,9 @@ STORAGES = {
     "ComplexFloatStorage": "complex64",
     "ComplexDoubleStorage": "complex128",
     "UntypedStorage": "uint8",
+    "QInt8Storage": "int8",
+    "QUInt8Storage": "uint8",
+    "QInt32Storage": "int32",
 }
 
 
@@ -409,6 +439,8 @@ def named(module: str, name: str) -> Any:
         return StorageKind(name)
     if module == "torch" and isinstance(getattr(ts, name, None), ts.dtype):
         return getattr(ts, name)
+    if module == "torch" and name in quantized_names:
+        return quantized_names[name]
     raise NameRefused(
         f"it holds an object of {full[:200]}, which is not plain data; only tensors, numbers, text and containers of "
         "them are read: save a model's state_dict() instead of the model"

@@ -14,6 +14,7 @@ from tesserack._tensor.overrides import DisableTorchFunctionSubclass
 from tesserack._tensor.printing import add_suffixes
 from tesserack._tensor.subclass import as_subclass
 from tesserack.compat.shims._quantized_calls import answer
+from tesserack.serialization._torch_names import use_quantized
 
 __all__ = [
     "QuantizedTensor",
@@ -44,6 +45,7 @@ class QuantizedType:
 
     def __init__(self, name: str, storage: ts.dtype, per_byte: int = 1) -> None:
         self.name = name
+        self.__module__ = "torch"  # where files find it
         self.storage = storage
         self.per_byte = per_byte
         self.itemsize = storage.itemsize
@@ -69,6 +71,7 @@ class qscheme:
 
     def __init__(self, name: str) -> None:
         self.name = name
+        self.__module__ = "torch"  # where files find it
 
     def __repr__(self) -> str:
         return f"torch.{self.name}"
@@ -190,6 +193,12 @@ class QuantizedTensor(Tensor):
         self._several("q_per_channel_axis")
         return int(self._axis or 0)
 
+    def saved(self) -> tuple[Any, ...]:
+        """As files name it: the class of its storage, the scheme, scale and zero point, and the axis of several."""
+        kind = self._qtype.name.replace("qui", "QUI").replace("qi", "QI") + "Storage"
+        parts = (kind, self.qscheme(), self._scale, self._zero_point)
+        return parts if self._axis is None else (*parts, self._axis)
+
     def _refuse(self, *args: Any, **kwargs: Any) -> Any:
         """``TypeError``: integers would be taken for numbers."""
         raise TypeError(f"expected a plain tensor, got one of {self.dtype}; call dequantize() or int_repr() first")
@@ -280,6 +289,17 @@ def _make_per_channel_quantized_tensor(input: Tensor, scale: Tensor, zero_point:
     return QuantizedTensor(input.clone(), _made_of(input), scales, zero_points, axis % input.dim())
 
 
+def _loaded(integers: Tensor, scheme: qscheme, scale: Any, zero_point: Any, axis: int = 0) -> QuantizedTensor:
+    """A quantized tensor of what a file holds."""
+    if scheme is per_tensor_affine:
+        return QuantizedTensor(integers, _made_of(integers), float(scale), int(zero_point), None)
+    scales, zero_points = (ts.as_tensor(x).reshape(-1) for x in (scale, zero_point))
+    if scheme is not per_channel_affine or not len(scales) == len(zero_points) == integers.shape[axis]:
+        raise ValueError(f"expected a scale and a zero point for each index along dim {axis}, by {scheme}")
+    made = scales.to(ts.float64), zero_points.to(ts.int64)
+    return QuantizedTensor(integers, _made_of(integers), *made, axis % integers.dim())
+
+
 def _made_of(input: Tensor) -> QuantizedType:
     if input.dtype not in _BY_STORAGE:
         raise RuntimeError(f"make_quantized_tensor: expected integers of uint8, int8 or int32, got {input.dtype}")
@@ -291,3 +311,7 @@ def dequantize(tensor: Any) -> Any:
     if isinstance(tensor, (list, tuple)):
         return tuple(each.dequantize() for each in tensor)
     return tensor.dequantize() if isinstance(tensor, QuantizedTensor) else tensor
+
+
+_NAMED: tuple[Any, ...] = (*_BY_STORAGE.values(), per_tensor_affine, per_channel_affine)
+use_quantized(_loaded, {named.name: named for named in _NAMED})
