@@ -7,10 +7,10 @@
 #include "autograd/saved_tensor.h"
 #include "dispatch/op_handles.h"
 #include "runtime/backend.h"
-#include "tensor/home.h"
 #include "runtime/interpreter.h"
 #include "runtime/interrupts.h"
 #include "runtime/stream.h"
+#include "tensor/home.h"
 #include "tensor/inline_array.h"
 #include <algorithm>
 #include <array>

@@ -68,7 +68,7 @@ def make_with_layout(op: Any, name: str, args: tuple[Any, ...], options: dict[st
             )
         options.setdefault("device", self.device)
         return op(_dense_form(self), *args[1:], **options)  # type: ignore[no-any-return]
-    if name not in _EMPTY:
+    if name not in _EMPTY or (name == "empty_like" and not likeness):
         raise _refuse(name, layout)
     device = options.pop("device", None)
     if self is not None:
