@@ -58,6 +58,8 @@ def test_out_is_written_in_place(name: str, device: ts.device) -> None:
     """A tensor laid out as the result is computed into: no copy, and one allocation less for each result."""
     for shown, args, kwargs in calls(OUT[name], device):
         kwargs = {**kwargs, "device": device} if "Device" in ALL[name]["schema"] and "device" not in kwargs else kwargs
+        if name in ("var.correction_out", "std.correction_out"):
+            kwargs = {"correction": None, **kwargs}  # else it is a call of those by `unbiased`, which are made of these
         ts.manual_seed(0)
         fresh, spent = allocations(device, lambda a=args, k=kwargs: cases.call(OUT[name], a, k))
         results = cases.leaves(fresh)

@@ -204,7 +204,10 @@ TS_OPERATORS(moments) {
   constexpr const char* kVarMean = "var and mean together.";
   constexpr const char* kStdMean = "std and mean together.";
   def("var(Tensor self, bool unbiased=True) -> Tensor").facts("stored:complex32").body<whole<var_op>>().doc(kVar);
-  // Before those by `unbiased`: where a call fits both, it is this that computes into an output.
+  def("var.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> Tensor")
+      .body<along<var_op>>()
+      .out()
+      .doc(kVar);
   def("var.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> Tensor")
       .rule<var_rule>()
       .computation<var>(kCode)
@@ -212,20 +215,16 @@ TS_OPERATORS(moments) {
       .gradient(var_gradient)
       .out()
       .doc(kVar);
-  def("var.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> Tensor")
-      .body<along<var_op>>()
-      .out()
-      .doc(kVar);
   def("std(Tensor self, bool unbiased=True) -> Tensor").facts("stored:complex32").body<whole<std_op>>().doc(kStd);
+  def("std.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> Tensor")
+      .body<along<std_op>>()
+      .out()
+      .doc(kStd);
   def("std.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> Tensor")
       .rule<std_rule>()
       .computation<std_>(kCode)
       .saves("self result")
       .gradient(std_gradient)
-      .out()
-      .doc(kStd);
-  def("std.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> Tensor")
-      .body<along<std_op>>()
       .out()
       .doc(kStd);
   def("var_mean(Tensor self, bool unbiased=True) -> (Tensor, Tensor)")
