@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import warnings
 import weakref
 from typing import Any
 
@@ -295,6 +296,18 @@ def test_a_view_of_a_leaf_may_not_be_marked_dirty() -> None:
     x = leaf(1, 1, 1)
     with pytest.raises(RuntimeError, match="a view of a leaf"):
         WritesSecond.apply(leaf(1, 1), x[1:])
+
+
+def test_gradients_of_masked_writes_to_shared_places_are_refused() -> None:
+    """As by PyTorch: which of the writes to a place counts, a gradient cannot tell."""
+    x = leaf(1, -2, 3)
+    y = x * 1
+    shown = y.expand(2, 3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        shown[ts.tensor([[True, False, False], [False, True, False]])] = 0.1
+    with pytest.raises(RuntimeError, match=r"more than one element .* clone\(\)"):
+        y.sum().backward()
 
 
 # --- writes without a gradient -------------------------------------------------------------------------------------
