@@ -1,6 +1,7 @@
 // Guards, programs and compiled functions, for the package.
 #include "python/graph/compiled_function.h"
 #include "python/graph/runner.h"
+#include "python/tensor/tensor_object.h"
 #include "python/types.h"
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
