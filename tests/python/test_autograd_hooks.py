@@ -298,8 +298,14 @@ def test_a_view_of_a_leaf_may_not_be_marked_dirty() -> None:
         WritesSecond.apply(leaf(1, 1), x[1:])
 
 
-def test_gradients_of_masked_writes_to_shared_places_are_refused() -> None:
+def test_gradients_of_writes_to_expanded_tensors_are_refused() -> None:
     """As by PyTorch: which of the writes to a place counts, a gradient cannot tell."""
+    filled = leaf(1, -2, 3) * 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        filled.expand(2, 3).fill_(0.1)
+    with pytest.raises(RuntimeError, match=r"more than one element .* clone\(\)"):
+        filled.sum().backward()
     x = leaf(1, -2, 3)
     y = x * 1
     shown = y.expand(2, 3)

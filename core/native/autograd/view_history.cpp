@@ -77,9 +77,9 @@ struct AsStridedNode final : DeclaredNode {
 // New base = old base with the view's place replaced by the view's new value (edge 1).
 struct CopySlices final : DeclaredNode {
   ViewGeometry geometry;
-  bool overlaps; // what was written under a mask alone: whose write an element is, of several, gradients cannot tell
+  bool repeated; // which of several writes to one place counts, gradients cannot tell
   CopySlices(const Tensor& base, const Tensor& view, Edge value)
-      : geometry(base, view), overlaps(!view.is_contiguous() && may_overlap(view.sizes(), view.strides())) {
+      : geometry(base, view), repeated(is_expanded(view.sizes(), view.strides())) {
     resize_edges(2);
     edges()[0] = gradient_edge(base);
     edges()[1] = std::move(value);
@@ -88,7 +88,7 @@ struct CopySlices final : DeclaredNode {
   const ResultMeta& result_meta(size_t) const override { return geometry.base_meta; }
   void backward(std::span<Tensor> grads, std::span<Tensor> out, EdgeMask wanted) override {
     if (!grads[0].defined()) return;
-    TS_CHECK(!overlaps, "unsupported operation: more than one element of the written-to tensor refers to a single "
+    TS_CHECK(!repeated, "unsupported operation: more than one element of the written-to tensor refers to a single "
                         "memory location. Please clone() the tensor before performing the operation.");
     static const Op take("as_strided_take"), clear("as_strided_clear");
     const ViewGeometry& g = geometry;

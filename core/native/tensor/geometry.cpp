@@ -138,6 +138,15 @@ Dims dense_strides(IntSpan sizes, IntSpan strides) {
   return found;
 }
 
+bool is_expanded(IntSpan sizes, IntSpan strides) {
+  bool repeated = false;
+  for (size_t d = 0; d < sizes.size(); ++d) {
+    if (sizes[d] == 0) return false;
+    repeated |= strides[d] == 0 && sizes[d] > 1;
+  }
+  return repeated;
+}
+
 bool may_overlap(IntSpan sizes, IntSpan strides) {
   for (int64_t s : sizes)
     if (s == 0) return false;

@@ -23,6 +23,7 @@ bool is_dense(IntSpan sizes, IntSpan strides);
 Dims dense_strides(IntSpan sizes, IntSpan strides);
 // True when several indices may reach one element (expanded or overlapping): in-place writes are refused.
 bool may_overlap(IntSpan sizes, IntSpan strides);
+bool is_expanded(IntSpan sizes, IntSpan strides); // elements repeated by a stride of 0
 // Bytes from the first element: lowest and one past the highest byte reached.
 std::pair<int64_t, int64_t> byte_extent(IntSpan sizes, IntSpan strides, int64_t item_size);
 

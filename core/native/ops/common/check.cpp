@@ -84,14 +84,8 @@ void check_no_overlap(const Tensor& written, const Tensor& read, const char* op)
            "single memory location. Please clone() the tensor before performing the operation.");
 }
 
-bool is_expanded(const Tensor& t) {
-  for (int64_t d = 0; d < t.ndim(); ++d)
-    if (t.strides()[d] == 0 && t.sizes()[d] > 1) return t.numel() > 0;
-  return false;
-}
-
 void check_filled(const Tensor& t, const char* op) {
-  if (!is_expanded(t)) return check_inplace(t, op);
+  if (!is_expanded(t.sizes(), t.strides())) return check_inplace(t, op);
   check_writable(t, op);
   warn(concat("Use of ", op,
               " on expanded tensors is deprecated. Please clone() the tensor before performing this "

@@ -173,7 +173,7 @@ bool fills_mask(const Tensor& self, TensorList indices, const Tensor& value, boo
     if (t.defined()) return false;
   const Tensor& mask = indices[0];
   return mask.ndim() <= self.ndim() && mask.ndim() > 0 && same(mask.sizes(), self.sizes().first(mask.sizes().size())) &&
-         !is_expanded(self);
+         !is_expanded(self.sizes(), self.strides());
 }
 // One value by a mask of bytes is masked_fill's, which refuses those.
 void check_fills_bools(const Tensor& self, TensorList indices, const Tensor& value, bool accumulate) {

@@ -235,7 +235,8 @@ void run_pointwise(const Operator& op, Frame& f) {
   const pointwise::Program& p = choose(info, op.functional ? *op.functional : op, f);
   if (run_fast(op, info, p, f) || run_complex_form(op, f)) return;
   static const Operator& masked_fill_ = get_operator("masked_fill_");
-  if (&op == &masked_fill_ && is_expanded(f.args[0].as_tensor())) return fill_expanded(op, f);
+  if (&op == &masked_fill_ && is_expanded(f.args[0].as_tensor().sizes(), f.args[0].as_tensor().strides()))
+    return fill_expanded(op, f);
   PointwisePlan plan = make_plan(op, info, p, f);
   if (!is_plain(plan.common))
     return is_complex(plan.common) ? run_over_parts(op, info, p, f, plan) : run_narrow(op, f, plan);
