@@ -11,7 +11,13 @@
 namespace ts::comm {
 namespace {
 
-constexpr size_t kPage = 4096;
+// What mappings begin and end at: 4 KiB on x86-64, up to 64 KiB on aarch64.
+size_t page_size() {
+  static const auto bytes = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  return bytes;
+}
+
+size_t whole_pages(size_t bytes) { return (bytes + page_size() - 1) / page_size() * page_size(); }
 
 } // namespace
 
@@ -39,9 +45,9 @@ Windows::~Windows() {
 }
 
 std::shared_ptr<Window> Windows::make(size_t used, size_t bytes, int rank, int ranks) {
-  const size_t share = (std::max<size_t>(bytes, 1) + kPage - 1) / kPage * kPage;
+  const size_t share = whole_pages(std::max<size_t>(bytes, 1));
   std::lock_guard lock(mutex_);
-  const size_t offset = std::max(next_, (used + kPage - 1) / kPage * kPage);
+  const size_t offset = std::max(next_, whole_pages(used));
   next_ = offset + share * static_cast<size_t>(ranks);
   ++made_; // whatever comes of it: ranks count alike
   auto made = std::make_shared<Window>(descriptor_, offset, share, rank, ranks, made_);
