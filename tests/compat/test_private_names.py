@@ -345,6 +345,13 @@ with tempfile.TemporaryDirectory() as folder:
                 reader.get_record("b")
             except RuntimeError:
                 print("no record")
+    try:
+        with _open_zipfile_writer(os.path.join(folder, "ended")) as writer:
+            writer.write_record("r", bytearray(b"123"), 2)
+            raise EOFError
+    except EOFError:
+        opened = [os.path.realpath(f"/proc/self/fd/{f}") for f in os.listdir("/proc/self/fd")]
+        print(writer.get_all_written_records(), any("ended" in path for path in opened))
     kept = os.path.join(folder, "saved")
     torch.save({"x": torch.ones(2)}, kept)
     reader = torch._C.PyTorchFileReader(kept)
@@ -359,4 +366,4 @@ with tempfile.TemporaryDirectory() as folder:
 def test_archives_by_their_records(program):
     read = ["True ['a', 'c/d', 's', 'version']", "[0.0, 1.0, 2.0] {}", "no record"]
     first, second = ([line.format(name) for line in read] for name in ("name", "archive"))
-    assert program.run(ARCHIVES) == [*first, "True False", *second, "True 8", "no archive"]
+    assert program.run(ARCHIVES) == [*first, "True False", *second, "['r'] False", "True 8", "no archive"]

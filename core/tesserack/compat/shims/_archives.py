@@ -44,7 +44,7 @@ class PyTorchFileWriter:
         if isinstance(data, TypedStorage):
             data = data.untyped()
         if isinstance(data, UntypedStorage):
-            data = bytes(data.cpu().tolist())
+            data = data.cpu()._whole(ts.uint8).numpy()
         self._archive.add(f"{self._folder}/{name}", memoryview(data)[:size])
         self._written.append(name)
 
@@ -53,6 +53,10 @@ class PyTorchFileWriter:
         if "version" not in self._written:
             self.write_record("version", b"3\n", 2)
         self._archive.close()
+        self.close()
+
+    def close(self) -> None:
+        """Closes a file that was opened here, whatever has been written."""
         if self._own is not None:
             self._own.close()
 
@@ -80,15 +84,18 @@ class PyTorchFileReader:
         """Whether there is a record of the name."""
         return self._folder + name in self._zip.NameToInfo
 
+    def _found(self, op: str, name: str) -> zipfile.ZipInfo:
+        if not self.has_record(name):
+            raise RuntimeError(f"{op}: expected one of {self.get_all_records()}, got {name!r}")
+        return self._zip.getinfo(self._folder + name)
+
     def get_record(self, name: str) -> bytes:
         """The bytes of a record. ``RuntimeError`` if there is none."""
-        if not self.has_record(name):
-            raise RuntimeError(f"get_record: expected one of {self.get_all_records()}, got {name!r}")
-        return self._zip.read(self._folder + name)
+        return self._zip.read(self._found("get_record", name))
 
     def get_record_size(self, name: str) -> int:
-        """How many bytes a record has."""
-        return len(self.get_record(name))
+        """How many bytes a record has. ``RuntimeError`` if there is none."""
+        return self._found("get_record_size", name).file_size
 
     def get_all_records(self) -> list[str]:
         """The names of the records."""
@@ -104,8 +111,9 @@ class PyTorchFileReader:
 def open_writer(name_or_buffer: Any) -> Iterator[PyTorchFileWriter]:
     """An archive to be written, complete at the end of the context."""
     writer = PyTorchFileWriter(name_or_buffer)
-    yield writer
-    writer.write_end_of_file()
+    with contextlib.closing(writer):
+        yield writer
+        writer.write_end_of_file()
     if not _is_path(name_or_buffer) and hasattr(name_or_buffer, "flush"):
         name_or_buffer.flush()
 
