@@ -38,7 +38,15 @@ print(first.weight(), first.bias(), first.scale, first.zero_point)
 other = Q.quantize_dynamic(nn.Sequential(nn.Linear(7, 16)), {nn.Linear})
 print(other.load_state_dict(Q.quantize_dynamic(made()[:1]).state_dict()))
 print(torch.equal(other[0](INPUTS[0]), first(INPUTS[0])))
-print(nn.BatchNorm1d(1).state_dict())
+print(nn.BatchNorm1d(1).state_dict(), dict(MODELS[0].state_dict()._metadata))
+for key in ("0.scale", "0._packed_params.dtype", "0._packed_params._packed_params"):
+    for strict in (True, False):
+        state = Q.quantize_dynamic(made()[:1]).state_dict()
+        del state[key]
+        try:
+            print(other.load_state_dict(state, strict))
+        except KeyError:
+            print("missing", key, list(state))
 T = torch.tensor([[1.0, -2.0, 3.0], [4.0, 5.0, 0.5]])
 OBSERVERS = [
     Q.MinMaxObserver(), Q.MovingAverageMinMaxObserver(), Q.MovingAveragePerChannelMinMaxObserver(),

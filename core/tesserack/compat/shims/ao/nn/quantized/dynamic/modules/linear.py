@@ -14,6 +14,8 @@ __all__ = ["Linear", "LinearPackedParams"]
 class LinearPackedParams(nn.Module):
     """A quantized weight and the bias, as they are saved."""
 
+    _version = 3
+
     def __init__(self, dtype: Any = q.qint8) -> None:
         super().__init__()
         self.dtype = dtype
@@ -24,8 +26,8 @@ class LinearPackedParams(nn.Module):
         destination[prefix + "_packed_params"] = self._packed_params
 
     def _load_from_state_dict(self, state_dict: Any, prefix: str, *args: Any, **kwargs: Any) -> None:
-        self.dtype = state_dict.pop(prefix + "dtype", self.dtype)
-        self._packed_params = state_dict.pop(prefix + "_packed_params", self._packed_params)
+        self.dtype = _taken(state_dict, prefix + "dtype")
+        self._packed_params = _taken(state_dict, prefix + "_packed_params")
 
     def __repr__(self) -> str:
         return repr(self._packed_params)
@@ -34,7 +36,7 @@ class LinearPackedParams(nn.Module):
 class Linear(nn.Module):
     """A linear layer whose weight is quantized; its input is in each call, by its range then (for qint8)."""
 
-    version = 4
+    _version = 4
 
     def __init__(self, in_features: int, out_features: int, bias_: bool = True, dtype: Any = q.qint8) -> None:
         super().__init__()
@@ -98,9 +100,18 @@ class Linear(nn.Module):
         destination[prefix + "zero_point"] = ts.tensor(self.zero_point)
 
     def _load_from_state_dict(self, state_dict: Any, prefix: str, *args: Any, **kwargs: Any) -> None:
-        self.scale = float(state_dict.pop(prefix + "scale", self.scale))
-        self.zero_point = int(state_dict.pop(prefix + "zero_point", self.zero_point))
+        self.scale = float(_taken(state_dict, prefix + "scale"))
+        self.zero_point = int(_taken(state_dict, prefix + "zero_point"))
         super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
+
+
+def _taken(state_dict: Any, key: str) -> Any:
+    """An entry, which the state has no longer then. ``KeyError`` if it is missing, strict or not, as by PyTorch."""
+    if key not in state_dict:
+        raise KeyError(
+            f"load_state_dict: expected the state of a dynamic linear layer with {key!r}, got {[*state_dict]}"
+        )
+    return state_dict.pop(key)
 
 
 def _quantized(weight: Tensor, scale: Tensor, zero_point: Tensor, axis: int | None) -> Any:
