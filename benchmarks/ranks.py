@@ -75,8 +75,8 @@ def rank_rows(seconds: float, store: str) -> dict[str, Any]:
             calls = (lambda m=mine, g=group: dist.all_reduce(m, group=g), lambda t=theirs: gloo.all_reduce(t))
             rows[f"all_reduce {name}, {where}"] = together(dist, ts, seconds, calls)
         window = dist.group.WORLD.allocate_tensor(size // 4, dtype=ts.float32, device="cpu").fill_(1)
-        calls = (lambda w=window: dist.all_reduce(w), calls[1])
-        rows[f"all_reduce {name}, in a window"] = together(dist, ts, seconds, calls)
+        shared = (lambda w=window: dist.all_reduce(w), calls[1])
+        rows[f"all_reduce {name}, in a window"] = together(dist, ts, seconds, shared)
     model = ts.nn.parallel.DistributedDataParallel(
         ts.nn.Sequential(
             ts.nn.Linear(784, 1024), ts.nn.ReLU(), ts.nn.Linear(1024, 1024), ts.nn.ReLU(), ts.nn.Linear(1024, 10)
