@@ -1,6 +1,6 @@
 """Ranks that nobody watches, one of which fails at a named point: what the others are told, and when.
 
-``python tests/distributed/faults.py [POINT ...]`` runs each way to fail at each point, on each rank.
+``python tests/distributed/rank_faults.py [POINT ...]`` runs each way to fail at each point, on each rank.
 """
 
 from __future__ import annotations
@@ -61,12 +61,14 @@ class Outcome(NamedTuple):
     seconds: dict[int, float]  #: from the failure, by the ranks that were told
     shown: str
     left: list[str]  #: processes, sockets and files that are still there
+    failed: bool  #: whether the rank came to its point
 
 
 def run(case: Case, ranks: int = 3) -> Outcome:
     """What came of a case."""
     for timeout in SECONDS:
         outcome = _run(case, ranks, timeout)
+        assert outcome.failed, f"no rank passes the point {case.point!r} with {case.engine}:\n{outcome.shown}"
         if outcome.seconds and "EARLY" not in outcome.shown:
             break
     return outcome
@@ -104,7 +106,8 @@ def _run(case: Case, ranks: int, timeout: float) -> Outcome:
         seconds = {int(rank): float(after) for rank, after in re.findall(r"TOLD (\d+) after (\S+) s", text)}
         left = [f"process {p}" for p in marked(f"FAULT_RUN={folder}")]
         left += [f"port {port}"] * listening(port)
-        return Outcome(seconds, text, left + [str(f) for f in temporary.iterdir()])
+        left += [str(f) for f in temporary.iterdir()]
+        return Outcome(seconds, text, left, (Path(folder) / "failed").exists())
 
 
 def marked(variable: str) -> list[str]:
