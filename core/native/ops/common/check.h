@@ -14,7 +14,6 @@ void check_inplace(const Tensor& t, const char* op);
 bool overlaps_partly(const Tensor& out, const Tensor& in, const char* op);
 // RuntimeError when both are dense and share memory, be it the same.
 void check_no_overlap(const Tensor& written, const Tensor& read, const char* op);
-// Whether some dim repeats one place in memory, as those of expand() do.
 // check_inplace for what writes one value wherever it lands: an expanded tensor brings a warning only, as in PyTorch.
 void check_filled(const Tensor& t, const char* op);
 // Where deterministic results are asked for: RuntimeError, or a warning, as `op` has no deterministic form.
