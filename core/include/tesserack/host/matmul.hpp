@@ -2,8 +2,9 @@
 #ifndef TESSERACK_HOST_MATMUL_HPP
 #define TESSERACK_HOST_MATMUL_HPP
 
-#include <tesserack/backend.hpp>
+#include <tesserack/host/tiles.hpp>
 
+#include <algorithm>
 #include <vector>
 
 #pragma GCC visibility push(hidden)
@@ -12,54 +13,52 @@ inline namespace TESSERACK_VARIANT {
 namespace host_kernels {
 
 // One operand: its matrix dimensions are the last two.
-template <typename T> struct Matrix {
-  Elements<T> elements;
+struct Matrix {
+  Tensor tensor;
+  std::span<const int64_t> strides;
   int64_t row, column;
-  explicit Matrix(const Tensor& t) : elements(t) {
-    const auto strides = elements.strides();
+  explicit Matrix(const Tensor& t) : tensor(t), strides(strides_of(t)) {
     row = strides[static_cast<size_t>(t.is_scalar() ? 0 : t.ndim() - 2)];
     column = strides[static_cast<size_t>(t.is_scalar() ? 0 : t.ndim() - 1)];
   }
-  T& at(int64_t start, int64_t i, int64_t j) const { return elements[start + i * row + j * column]; }
 };
 
 // A dense copy in the accumulation type: the inner loop then reads straight ahead.
-template <typename Acc, typename T>
-void pack(std::vector<Acc>& to, const Matrix<T>& from, int64_t start, int64_t rows, int64_t columns) {
+template <typename Acc>
+void pack(std::vector<Acc>& to, const Matrix& from, int64_t start, int64_t rows, int64_t columns) {
   to.resize(static_cast<size_t>(rows * columns));
   for (int64_t i = 0; i < rows; ++i)
-    for (int64_t j = 0; j < columns; ++j) to[static_cast<size_t>(i * columns + j)] = convert<Acc>(from.at(start, i, j));
+    load(to.data() + i * columns, from.tensor, start + i * from.row, from.column, columns);
 }
 
-template <typename T, typename Acc> void multiply(const Call& call) {
+template <typename Acc> void multiply(const Call& call) {
   const Tensor out = call.out(0);
   const int32_t nd = out.ndim();
   const int64_t m = out.size(nd - 2), n = out.size(nd - 1), inner = call.in(0).size(nd - 1);
-  const Matrix<T> c(out), a(call.in(0)), b(call.in(1)), addend(call.has_in(2) ? call.in(2) : out);
-  StridedRows<4> batches(out.sizes().first(nd - 2), -1,
-                         {c.elements.strides(), a.elements.strides(), b.elements.strides(), addend.elements.strides()});
+  const Matrix c(out), a(call.in(0)), b(call.in(1)), addend(call.has_in(2) ? call.in(2) : out);
+  StridedRows<4> batches(out.sizes().first(nd - 2), -1, {c.strides, a.strides, b.strides, addend.strides});
   std::vector<Acc> left, right, row(static_cast<size_t>(n));
   for (int64_t batch = 0; batch < batches.count(); ++batch, batches.next()) {
     pack(left, a, batches.offset(1), m, inner);
     pack(right, b, batches.offset(2), inner, n);
     for (int64_t i = 0; i < m; ++i) {
-      for (int64_t j = 0; j < n; ++j)
-        row[static_cast<size_t>(j)] = call.has_in(2) ? convert<Acc>(addend.at(batches.offset(3), i, j)) : Acc(0);
+      if (call.has_in(2))
+        load(row.data(), addend.tensor, batches.offset(3) + i * addend.row, addend.column, n);
+      else
+        std::fill(row.begin(), row.end(), Acc(0));
       for (int64_t k = 0; k < inner; ++k) {
         const Acc x = left[static_cast<size_t>(i * inner + k)];
         const Acc* y = right.data() + k * n;
         for (int64_t j = 0; j < n; ++j) row[static_cast<size_t>(j)] += x * y[j];
       }
-      for (int64_t j = 0; j < n; ++j) c.at(batches.offset(0), i, j) = convert<T>(row[static_cast<size_t>(j)]);
+      store(c.tensor, batches.offset(0) + i * c.row, c.column, row.data(), n);
     }
     call.check_interrupt();
   }
 }
 
 inline void matmul(const Call& call) {
-  with_storage(call.out(0).dtype(), [&]<typename T>() {
-    with_compute(natural_compute(call.compute_dtype()), [&]<typename Acc>() { multiply<T, Acc>(call); });
-  });
+  with_compute(natural_compute(call.compute_dtype()), [&]<typename Acc>() { multiply<Acc>(call); });
 }
 
 } // namespace host_kernels

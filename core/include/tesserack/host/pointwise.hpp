@@ -4,6 +4,7 @@
 
 #include <tesserack/backend.hpp>
 #include <tesserack/host/instructions.hpp>
+#include <tesserack/host/tiles.hpp>
 
 #include <algorithm>
 #include <vector>
@@ -12,8 +13,6 @@
 namespace tesserack::backend {
 inline namespace TESSERACK_VARIANT {
 namespace host_kernels {
-
-inline constexpr int64_t kTile = 512;
 
 // The registers of a program: one tile each. Inputs come first, then constants, then results.
 template <typename T> class Registers {
@@ -28,20 +27,6 @@ public:
 private:
   std::vector<T> values_;
 };
-
-template <typename T> void load(T* to, const Tensor& in, int64_t offset, int64_t step, int64_t n) {
-  with_storage(in.dtype(), [&]<typename From>() {
-    Elements<From> from(in);
-    for (int64_t i = 0; i < n; ++i) to[i] = convert<T>(from[offset + i * step]);
-  });
-}
-
-template <typename T> void store(const Tensor& out, int64_t offset, int64_t step, const T* from, int64_t n) {
-  with_storage(out.dtype(), [&]<typename To>() {
-    Elements<To> to(out);
-    for (int64_t i = 0; i < n; ++i) to[offset + i * step] = convert<To>(from[i]);
-  });
-}
 
 template <typename T> void execute(const ts_program& program, Registers<T>& registers, int64_t n) {
   const int first = program.n_inputs + program.n_constants;

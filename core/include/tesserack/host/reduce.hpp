@@ -2,9 +2,11 @@
 #ifndef TESSERACK_HOST_REDUCE_HPP
 #define TESSERACK_HOST_REDUCE_HPP
 
-#include <tesserack/backend.hpp>
+#include <tesserack/host/tiles.hpp>
 
+#include <algorithm>
 #include <cstdint>
+#include <limits>
 
 #pragma GCC visibility push(hidden)
 namespace tesserack::backend {
@@ -44,48 +46,59 @@ template <typename T> bool beats(int op, T x, T best) {
   return is_nan(x) || (op == TS_R_ARGMAX ? x > best : x < best);
 }
 
-// The sizes and strides of the reduced dimensions, which are the last ones.
-struct Reduced {
-  std::span<const int64_t> sizes, strides;
-  Reduced(const Tensor& in, int32_t kept) : sizes(in.sizes().subspan(kept)), strides(in.strides().subspan(kept)) {}
-  StridedRows<1> rows() const { return {sizes, -1, {strides}}; }
+// The reduced dimensions, which are the last ones: f is given what lies there in tiles, from `start` on.
+class Reduced {
+public:
+  Reduced(const Tensor& in, int32_t kept)
+      : in_(in), sizes_(in.sizes().subspan(kept)), strides_(in.strides().subspan(kept)) {}
+
+  template <typename T, typename F> void each_tile(int64_t start, F&& f) const {
+    T tile[kTile];
+    const int last = static_cast<int>(sizes_.size()) - 1;
+    const int64_t n = last < 0 ? 1 : sizes_.back(), step = last < 0 ? 0 : strides_.back();
+    StridedRows<1> rows(sizes_, last, {strides_});
+    for (int64_t r = 0; r < rows.count(); ++r, rows.next())
+      for (int64_t begin = 0; begin < n; begin += kTile) {
+        const int64_t count = std::min(kTile, n - begin);
+        load(tile, in_, start + rows.offset(0) + begin * step, step, count);
+        f(tile, count);
+      }
+  }
+
+private:
+  Tensor in_;
+  std::span<const int64_t> sizes_, strides_;
 };
 
-template <typename In, typename T> void fold(const Call& call) {
+template <typename T> void fold(const Call& call) {
   const Tensor out = call.out(0), in = call.in(0);
   const int op = call.opcode();
-  Elements<In> from(in);
-  StridedRows<2> kept(out.sizes(), -1, {in.strides(), out.strides()});
-  const Reduced reduced(in, out.ndim());
-  with_storage(out.dtype(), [&]<typename Out>() {
-    Elements<Out> to(out);
-    for (int64_t k = 0; k < kept.count(); ++k, kept.next()) {
-      auto rows = reduced.rows();
-      T total = start_of<T>(op);
-      for (int64_t i = 0; i < rows.count(); ++i, rows.next())
-        total = combine(op, total, convert<T>(from[kept.offset(0) + rows.offset(0)]));
-      to[kept.offset(1)] = convert<Out>(total);
-    }
-  });
-}
-
-template <typename In, typename T> void find(const Call& call) {
-  const Tensor out = call.out(0), in = call.in(0);
-  Elements<In> from(in);
-  Elements<int64_t> to(out);
   StridedRows<2> kept(out.sizes(), -1, {in.strides(), out.strides()});
   const Reduced reduced(in, out.ndim());
   for (int64_t k = 0; k < kept.count(); ++k, kept.next()) {
-    auto rows = reduced.rows();
-    T best = convert<T>(from[kept.offset(0)]);
-    int64_t position = 0;
-    for (int64_t i = 0; i < rows.count(); ++i, rows.next()) {
-      const T x = convert<T>(from[kept.offset(0) + rows.offset(0)]);
-      if (!beats(call.opcode(), x, best)) continue;
-      best = x;
-      position = i;
-    }
-    to[kept.offset(1)] = position;
+    T total = start_of<T>(op);
+    reduced.each_tile<T>(kept.offset(0), [&](const T* tile, int64_t n) {
+      for (int64_t i = 0; i < n; ++i) total = combine(op, total, tile[i]);
+    });
+    store(out, kept.offset(1), 0, &total, 1);
+  }
+}
+
+template <typename T> void find(const Call& call) {
+  const Tensor out = call.out(0), in = call.in(0);
+  StridedRows<2> kept(out.sizes(), -1, {in.strides(), out.strides()});
+  const Reduced reduced(in, out.ndim());
+  for (int64_t k = 0; k < kept.count(); ++k, kept.next()) {
+    T best{};
+    int64_t position = 0, place = 0;
+    reduced.each_tile<T>(kept.offset(0), [&](const T* tile, int64_t n) {
+      for (int64_t i = 0; i < n; ++i, ++place) {
+        if (place != 0 && !beats(call.opcode(), tile[i], best)) continue;
+        best = tile[i];
+        position = place;
+      }
+    });
+    out.data<int64_t>()[kept.offset(1)] = position;
   }
 }
 
@@ -98,49 +111,45 @@ inline int32_t arithmetic_of(const Call& call) {
 inline void reduce(const Call& call) {
   const int op = call.opcode();
   if (op < TS_R_SUM || op > TS_R_ALL) fail(TS_ERROR, "reduce: unknown opcode %d", op);
-  with_storage(call.in(0).dtype(), [&]<typename In>() {
-    with_compute(arithmetic_of(call), [&]<typename T>() {
-      if (op == TS_R_ARGMAX || op == TS_R_ARGMIN)
-        find<In, T>(call);
-      else
-        fold<In, typename Wide<T>::type>(call);
-    });
+  with_compute(arithmetic_of(call), [&]<typename T>() {
+    if (op == TS_R_ARGMAX || op == TS_R_ARGMIN)
+      find<T>(call);
+    else
+      fold<typename Wide<T>::type>(call);
   });
 }
 
 // --- scan ----------------------------------------------------------------------------------------------------------
 
-template <typename In, typename T> void accumulate(const Call& call) {
+template <typename T> void accumulate(const Call& call) {
   const Tensor out = call.out(0), in = call.in(0);
   const int op = call.opcode(), last = in.ndim() - 1;
   const bool positions = call.n_outputs() == 2;
   const Tensor where = call.out(positions ? 1 : 0);
   const int64_t n = last < 0 ? 1 : in.size(last);
   const auto step = [&](const Tensor& t) { return last < 0 ? 0 : t.stride(last); };
-  Elements<In> from(in);
   StridedRows<3> rows(in.sizes(), last, {in.strides(), out.strides(), where.strides()});
-  with_storage(out.dtype(), [&]<typename Out>() {
-    Elements<Out> to(out);
-    for (int64_t r = 0; r < rows.count(); ++r, rows.next()) {
-      T total = start_of<T>(op);
-      int64_t position = 0;
-      for (int64_t i = 0; i < n; ++i) {
-        const T x = convert<T>(from[rows.offset(0) + i * step(in)]);
-        const T next = combine(op, total, x);
-        if (i == 0 || is_nan(x) || (x == next && !is_nan(total))) position = i; // the last occurrence
-        total = next;
-        to[rows.offset(1) + i * step(out)] = convert<Out>(total);
-        if (positions) where.data<int64_t>()[rows.offset(2) + i * step(where)] = position;
+  T tile[kTile];
+  for (int64_t r = 0; r < rows.count(); ++r, rows.next()) {
+    T total = start_of<T>(op);
+    int64_t position = 0;
+    for (int64_t begin = 0; begin < n; begin += kTile) {
+      const int64_t count = std::min(kTile, n - begin);
+      load(tile, in, rows.offset(0) + begin * step(in), step(in), count);
+      for (int64_t i = 0; i < count; ++i) {
+        const T x = tile[i], next = combine(op, total, x);
+        if (begin + i == 0 || is_nan(x) || (x == next && !is_nan(total))) position = begin + i; // the last occurrence
+        tile[i] = total = next;
+        if (positions) where.data<int64_t>()[rows.offset(2) + (begin + i) * step(where)] = position;
       }
+      store(out, rows.offset(1) + begin * step(out), step(out), tile, count);
     }
-  });
+  }
 }
 
 inline void scan(const Call& call) {
   if (call.opcode() < TS_R_SUM || call.opcode() > TS_R_MIN) fail(TS_ERROR, "scan: unknown opcode %d", call.opcode());
-  with_storage(call.in(0).dtype(), [&]<typename In>() {
-    with_compute(arithmetic_of(call), [&]<typename T>() { accumulate<In, typename Wide<T>::type>(call); });
-  });
+  with_compute(arithmetic_of(call), [&]<typename T>() { accumulate<typename Wide<T>::type>(call); });
 }
 
 } // namespace host_kernels
