@@ -91,7 +91,8 @@ def counts(name: str) -> bool:
     return name.startswith("TS_NUM_")
 
 
-def _names(field: str) -> list[str]:
+def names(field: str) -> list[str]:
+    """Of what one declaration declares."""
     if pointer := re.search(r"\(\*(\w+)\)", field):
         return [pointer[1]]
     declared = re.sub(r"\{[^{}]*\}|\[\w+\]", " ", field)
@@ -100,7 +101,7 @@ def _names(field: str) -> list[str]:
 
 def contents(header: str) -> set[str]:
     """Structs, ``struct.field``, constants, and the symbol that tells the version."""
-    fields = {f"{s}.{n}" for s, declared in structs(header).items() for f in declared for n in _names(f)}
+    fields = {f"{s}.{n}" for s, declared in structs(header).items() for f in declared for n in names(f)}
     symbol = {"tesserack_abi"} if "tesserack_abi[2]" in code(header) else set()
     return {f for f in fields if not f.endswith(".reserved")} | set(structs(header)) | set(constants(header)) | symbol
 
@@ -115,7 +116,7 @@ def marked(header: str) -> dict[str, str]:
             if date := re.match(r"\s*@(.*?)@", field):
                 dates.update((owner, date[1]) for owner in owners[-1])
             if declared := re.sub(r"@.*?@", " ", field).strip():
-                owners.append([f"{struct}.{name}" for name in _names(declared)])
+                owners.append([f"{struct}.{name}" for name in names(declared)])
     for line in text.splitlines():
         if date := re.search(r"@(.*?)@", line):
             dates.update((name, date[1]) for name in re.findall(r"\b(TS_\w+|tesserack_abi)(?:\[2\])? = ", line))

@@ -1,4 +1,4 @@
-"""Headers keep their versions' word: what a version declares never changes. Offsets: tests/native/abi_offsets.cpp."""
+"""Headers keep their versions' word: what a version declares never changes. Offsets: test_offsets.py."""
 
 from __future__ import annotations
 
