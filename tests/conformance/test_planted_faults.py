@@ -44,6 +44,14 @@ def check(planted: Fault, text: str, found: Any) -> None:
         assert cases[planted.innocent]["outcome"] == "passed", cases[planted.innocent]["message"]
 
 
+def sound(names: list[str]) -> dict[tuple[str, str], list[str]]:
+    """Faults by the sound card that each was made from, and the areas in which it is found."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for name in names:
+        found.setdefault((parent(name), ALL_IN_PYTHON[name].arguments[1]), []).append(name)
+    return found
+
+
 def parent(name: str) -> str:
     """The sound card that a faulty one was made from."""
     if name in ("slowclock", "fastclock", "microseconds", "seconds", "hasty"):
@@ -57,11 +65,23 @@ def parent(name: str) -> str:
 
 @pytest.mark.parametrize("name", IN_PYTHON)
 def test_fault_in_python_is_found_and_named(name: str, conform_mutant: Conform) -> None:
-    """In a backend written in Python; its parent passes the same tests."""
+    """In a backend written in Python."""
     planted = ALL_IN_PYTHON[name]
     check(planted, *conform_mutant(planted.card or name, *planted.arguments, **planted.environment))
-    text, found = conform_mutant(parent(name), *planted.arguments)
-    assert {case["outcome"] for case in found["cases"]} <= {"passed", "skipped"}, text
+
+
+@pytest.mark.parametrize(("card", "areas"), sound(IN_PYTHON))
+def test_sound_cards_pass(card: str, areas: str, conform_mutant: Conform) -> None:
+    """All that is asked of the faulty cards made from them, in one run."""
+    planted = [ALL_IN_PYTHON[name] for name in sound(IN_PYTHON)[card, areas]]
+    rest = [fault.arguments[2:] for fault in planted]
+    assert all(not words or (words[0] == "-k" and len(words) == 2) for words in rest), rest
+    asked = sorted({f"({words[1]})" for words in rest if words})
+    chosen = ["-k", " or ".join(asked)] if all(rest) else []
+    text, found = conform_mutant(card, "--areas", areas, *chosen)
+    outcomes = {case["id"]: case["outcome"] for case in found["cases"]}
+    assert set(outcomes.values()) <= {"passed", "skipped"}, text
+    assert {outcomes[fault.test] for fault in planted} == {"passed"}, text
 
 
 @pytest.mark.parametrize("fault", IN_C)
