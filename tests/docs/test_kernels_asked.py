@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -50,6 +53,13 @@ def test_what_is_said_is_so() -> None:
     for names in asked.values():
         for name in names:
             assert any(record["base"] == name for record in RECORDS)
+
+
+def test_they_are_known_before_they_are_asked_for() -> None:
+    """A backend that has one is not told that nothing calls it; in a process of its own, where nothing was called."""
+    program = "import json, tesserack; print(json.dumps(tesserack._native._kernel_names()))"
+    done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
+    assert asked_by_hand().keys() - {*json.loads(done.stdout)} - {*ts._native._required_kernels()} == set()
 
 
 def test_explain_says_it() -> None:

@@ -158,11 +158,11 @@ Eight lstm_rule(const Tensor&, const Tensor&, const Tensor&, const Tensor& x, co
   return {of(0, x), of(1, hx), of(2, cx), of(3, w_ih), of(4, w_hh), of(5, b_ih), of(6, b_hh), of(7, w_hr)};
 }
 // All steps by one kernel, if there is one that takes them.
+const KernelId kLstmSteps("lstm_steps_backward");
 bool lstm_steps_backward(const Tensor& d_gates, const Tensor& d_state, const Tensor& d_cell, const Tensor& d_out,
                          const Tensor& gates, const Tensor& cells, const Tensor& c0, const Tensor& weight,
                          IntSpan counts, bool reverse) {
-  static const KernelId kernel("lstm_steps_backward");
-  return Launch(kernel, gates.device())
+  return Launch(kLstmSteps, gates.device())
       .out(d_gates)
       .out(d_state)
       .out(d_cell)

@@ -112,10 +112,10 @@ Six lstm_rule(const Tensor& x, const Tensor& hx, const Tensor& cx, const Tensor&
           outlined(rows, width, x),       outlined(w_hr.defined() ? rows : 0, width, x)};
 }
 // All steps by one kernel, if there is one that takes them.
+const KernelId kLstmSteps("lstm_steps");
 bool lstm_steps(const Tensor& gates, const Tensor& cells, const Tensor& out, const Tensor& h0, const Tensor& c0,
                 const Tensor& weight, IntSpan counts, bool reverse) {
-  static const KernelId kernel("lstm_steps");
-  return Launch(kernel, out.device())
+  return Launch(kLstmSteps, out.device())
       .out(gates)
       .out(cells)
       .out(out)

@@ -98,14 +98,14 @@ Tensor randperm_rule(int64_t n, Generator* g, DType dtype, Device device, bool) 
   TS_CHECK(n <= exact, "randperm: n = ", n, " is too large for ", t, " to hold every index");
   return drawn("randperm", IntSpan(&n, 1), g, t, device);
 }
+const KernelId kRandomOrder("random_order");
 void randperm(const Tensor& out, int64_t, Generator* g, DType, Device, bool) {
   static const Op shift_right("_shift_right");
   Generator& generator = generator_for(g, out.device(), "randperm");
   Tensor keys = random_bits(out.sizes(), DType::UInt64, out.device(), generator);
-  static const KernelId random_order("random_order");
   const bool at_once = out.dtype() == DType::Int64 && out.is_contiguous();
   Tensor order = at_once ? out : empty_tensor(out.sizes(), DType::Int64, out.device());
-  if (Launch(random_order, out.device()).out(order).in(keys).run()) return at_once ? void() : raw_copy(out, order);
+  if (Launch(kRandomOrder, out.device()).out(order).in(keys).run()) return at_once ? void() : raw_copy(out, order);
   keys = raw_cast(shift_right(keys, Scalar(1)), DType::Int64);
   raw_copy(out, ops::sort.multi<2>(keys, 0)[1]);
 }

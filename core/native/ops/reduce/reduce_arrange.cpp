@@ -169,10 +169,10 @@ static Tensor product_by_halves(Tensor x) {
 }
 
 // By the kernel of products of pairs, if there is one; x and out are contiguous, x as (.., n, inner) numbers.
+static const KernelId kPairs("complex_product");
 static bool product_of_pairs(const Tensor& out, const Tensor& x, int64_t n, int64_t inner) {
-  static const KernelId product("complex_product");
   return out.is_contiguous() &&
-         Launch(product, out.device()).out(raw_parts(out)).in(raw_parts(x)).param(n).param(inner).run();
+         Launch(kPairs, out.device()).out(raw_parts(out)).in(raw_parts(x)).param(n).param(inner).run();
 }
 static bool is_one_dim(DimSet dims, const Tensor& x) {
   return x.ndim() > 0 && x.ndim() <= kSetDims && (dims & (dims - 1)) == 0 && x.is_contiguous();

@@ -12,7 +12,7 @@ namespace {
 // Why what is declared here is computed by code.
 const char* const kCode = "scans along the last dim of a geometry in which that is the dim asked for";
 
-const KernelId kScan("scan");
+const KernelId kScan("scan"), kRunning("complex_running_product");
 using Two = std::tuple<Tensor, Tensor>;
 
 // The dim last, which is where the kernel scans.
@@ -23,12 +23,11 @@ Tensor scanned_last(const Tensor& t, int64_t dim) {
 // Running products of complex numbers: by a kernel of pairs, or by doubling, where after step s each element holds its
 // last 2s factors.
 void complex_products(const Tensor& out, const Tensor& self, int64_t d) {
-  static const KernelId running("complex_running_product");
   Tensor x = raw_contiguous(raw_cast(self, out.dtype()));
   int64_t n = x.size(d), inner = 1;
   for (int64_t k = d + 1; k < x.ndim(); ++k) inner *= x.size(k);
   if (out.numel() > 0 && out.is_contiguous() &&
-      Launch(running, out.device()).out(raw_parts(out)).in(raw_parts(x)).param(n).param(inner).run())
+      Launch(kRunning, out.device()).out(raw_parts(out)).in(raw_parts(x)).param(n).param(inner).run())
     return;
   for (int64_t step = 1; step < n; step *= 2) {
     std::vector<Tensor> parts = {ops::narrow(x, d, int64_t{0}, step),

@@ -354,6 +354,20 @@ def _mirrored(g: Given, rows: int, width: int) -> Any:
     return ts.view_as_real(mirror(x, [1], True))
 
 
+def _complex(run: Callable[[Any], Any], *shape: int) -> Run:
+    """Of complex numbers near the circle, whose products are not too large."""
+
+    def turned(g: Given) -> Any:
+        angles = g(*shape).detach() * 3
+        return ts.view_as_real(run(ts.polar(angles.sin() * 0.25 + 1, angles)))
+
+    return turned
+
+
+def _order(n: int, g: Given) -> Any:
+    return ts.randperm(n, device=g.device)
+
+
 def _draw(run: Callable[[Any, ts.dtype], Any], *dtypes: str) -> Call:
     return Call("1,027 of them", lambda g: run(g.device, g.dtype), alike=True, dtypes=dtypes)
 
@@ -454,6 +468,17 @@ CALLS: dict[str, tuple[Call, ...]] = {
         _draw(lambda d, t: ts.randperm(1027, device=d)),
         _draw(lambda d, t: ts.multinomial(ts.arange(1.0, 40, device=d, dtype=t), 300, True)),
         _draw(lambda d, t: ts.multinomial(ts.arange(1.0, 400, device=d, dtype=t), 300)),
+    ),
+    "random_order": tuple(
+        Call(f"of {n}", functools.partial(_order, n), alike=True, dtypes=()) for n in (1, 1027, 70_001)
+    ),
+    "complex_product": (
+        Call("along lines", _complex(lambda x: x.prod(1), 5, 33)),
+        Call("between", _complex(lambda x: x.prod(1), 3, 8, 70)),
+    ),
+    "complex_running_product": (
+        Call("along lines", _complex(lambda x: x.cumprod(1), 5, 33)),
+        Call("between", _complex(lambda x: x.cumprod(1), 3, 8, 70)),
     ),
     "native_dropout": (
         Call("three tenths", lambda g: F.dropout(g(5, 205), 0.3), alike=True),
