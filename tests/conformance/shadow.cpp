@@ -167,7 +167,8 @@ int alloc(void*, int32_t device, size_t bytes, void* stream, void** handle) {
   last_bytes = bytes;
   return TS_OK;
 }
-void release(void*, int32_t, void* handle, size_t, void* stream) {
+void release(void*, int32_t device, void* handle, size_t, void* stream) {
+  if (fault("late source")) synchronize(nullptr, device, nullptr);
   std::lock_guard lock(mutex);
   finish(stream);
   blocks.erase(handle);
