@@ -125,9 +125,9 @@ CHECKLIST: dict[str, dict[str, tuple[str, ...]]] = {
     "communicators": {
         "wrong for bool": ("truthisone",),
         "wrong for averages": ("undivided", "wholeaverages"),
-        "wrong for uneven parts": ("even",),
-        "wrong when a rank is late": ("hastysums", "unmet"),
-        "wrong roots, places and large integers": ("fixed", "unplaced", "throughdoubles"),
+        "wrong for uneven parts": ("even", "wordparts"),
+        "wrong when a rank is late": ("hastysums", "hastyparts", "unmet"),
+        "wrong roots, places and large integers": ("fixed", "unplaced", "scattersfirst", "throughdoubles"),
         "more than one piece": ("firstpiece",),
         "NaN lost by maxima and minima of ranks": ("lostnan",),
     },

@@ -45,15 +45,6 @@ def shadow(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return environment(folder, SHADOW_OF=cpu_library())
 
 
-@pytest.fixture(scope="session")
-def mutants(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """The environment of a process in which the devices of ``mutants*.py`` are installed."""
-    folder = tmp_path_factory.mktemp("mutants")
-    copy_mutants(folder)
-    install(folder, "mutants", f"[tesserack.backends]\n{''.join(entry_points().values())}")
-    return environment(folder)
-
-
 def copy_mutants(folder: Path) -> None:
     """The modules, and what they are made from."""
     shutil.copy(HERE.parent / "plugins" / "late_backend.py", folder)
@@ -110,15 +101,27 @@ def conform_shadow(shadow: dict[str, str], tmp_path: Path) -> Callable[..., tupl
 
 
 @pytest.fixture
-def conform_mutant(tmp_path: Path) -> Callable[..., tuple[str, Any]]:
-    """Runs the kit on one of the mutants, installed alone or ``beside`` another; returns what it printed and found."""
+def mutants(tmp_path: Path) -> Callable[..., dict[str, str]]:
+    """``mutants("healthy", "dying")``: the environment of a process in which these of ``mutants*.py`` are installed.
+    More than are asked about would be looked at each time, too."""
     copy_mutants(tmp_path)
     points = entry_points()
 
-    def run(name: str, *arguments: str, beside: str = "", **more: str) -> tuple[str, Any]:
+    def installed(*names: str, **more: str) -> dict[str, str]:
         shutil.rmtree(tmp_path / "mutants-1.0.dist-info", ignore_errors=True)
-        install(tmp_path, "mutants", f"[tesserack.backends]\n{points[name]}{points.get(beside, '')}")
-        return conform(name, environment(tmp_path, **more), tmp_path / "results.json", *arguments)
+        install(tmp_path, "mutants", f"[tesserack.backends]\n{''.join(points[name] for name in names)}")
+        return environment(tmp_path, **more)
+
+    return installed
+
+
+@pytest.fixture
+def conform_mutant(tmp_path: Path, mutants: Callable[..., dict[str, str]]) -> Callable[..., tuple[str, Any]]:
+    """Runs the kit on one of the mutants, installed alone or ``beside`` another; returns what it printed and found."""
+
+    def run(name: str, *arguments: str, beside: str = "", **more: str) -> tuple[str, Any]:
+        installed = mutants(*filter(None, (name, beside)), **more)
+        return conform(name, installed, tmp_path / "results.json", *arguments)
 
     return run
 

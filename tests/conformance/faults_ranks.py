@@ -39,13 +39,22 @@ RANKS: dict[str, Fault] = {
         r"all_reduce, sum of int64 beyond 2\^53 on throughdoubles: rank 0, element \d of 2: expected",
         "test_reductions[sum-int64]",
     ),
-    "even": joined("test_uneven_parts[2]", "all_gather of uneven parts on even: rank 0, element ", _EXACT),
-    "fixed": joined("test_moves[float32]", "broadcast of float32 from rank 1 on fixed: rank 0, element ", _PLACES),
+    "even": joined("test_uneven_parts[2]", "all_gather of uneven parts of float32 on even: rank 0, element ", _EXACT),
+    "fixed": joined("test_moves[float32]", "broadcast of float32 from rank 1 on fixed: rank 0, element ", _MESSAGES),
     "hastysums": joined(
         "test_a_rank_that_is_late[first]",
         r"all_reduce with rank 0 0.2 s late on hastysums: rank 1, element 0 of 1000: expected 3.0, got 2.0",
         _MESSAGES,
     ),
     "unplaced": joined(_PLACES, "all_reduce between offsets on unplaced: rank 0, element ", _MESSAGES),
+    "scattersfirst": joined(_PLACES, "scatter between offsets on scattersfirst: rank 0, element 0 of ", _MESSAGES),
+    "hastyparts": joined(
+        "test_a_rank_that_is_late[first]",
+        "reduce_scatter with rank 0 0.2 s late on hastyparts: rank 1, element 0 of 500: expected 3.0, got ",
+        _MESSAGES,
+    ),
+    "wordparts": joined(
+        "test_uneven_parts[2]", "all_gather of uneven parts of float64 on wordparts: rank 0, element ", _EXACT
+    ),
     "unmet": joined(_MESSAGES, r"barrier on unmet: rank 0 left 0\.\d+ s before all came", _PLACES),
 }

@@ -6,6 +6,7 @@ import ctypes
 import functools
 import operator
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -227,6 +228,42 @@ class Unplaced(Joined):
         return self.at(c.src, 0, c, count).copy()
 
 
+class ScattersFirst(Joined):
+    """Forgets it where a part is scattered alone."""
+
+    def scatter(self, c: Any, exchange: Callable[[Any], list[Any]], rank: int, size: int) -> None:
+        c.dst_offset = 0
+        super().scatter(c, exchange, rank, size)
+
+
+class HastyParts(Joined):
+    """Waits a moment for ranks whose parts it adds up, and takes those that are late for zeros."""
+
+    def reduce_scatter(self, c: Any, exchange: Callable[[Any], list[Any]], rank: int, size: int) -> None:
+        known, count = self.__dict__.setdefault("latest", {}), sum(self.counts(c, size))
+        known[rank] = mine = self.source(c, count)
+        time.sleep(0.05)
+        others = [known.get(r, np.zeros_like(mine)) for r in range(size)]
+        total, start = self.join(others, c), sum(self.counts(c, size)[:rank])
+        exchange(None)
+        known.pop(rank)
+        self.store(c, total[start:][: self.counts(c, size)[rank]])
+
+
+class WordParts(Joined):
+    """Finds the parts of uneven ones as if all elements had four bytes."""
+
+    def all_gather(self, c: Any, exchange: Callable[[Any], list[Any]], rank: int, size: int) -> None:
+        if not c.counts:
+            return super().all_gather(c, exchange, rank, size)
+        parts, counts = exchange(self.source(c, self.counts(c, size)[rank])), self.counts(c, size)
+        out, start = self.at(c.dst, c.dst_offset, c, sum(counts)).view(np.uint8), 0
+        for part, count in zip(parts, counts, strict=True):
+            room = out[4 * start :]
+            room[: part.nbytes] = part.view(np.uint8)[: room.size]
+            start += count
+
+
 class Unmet(Joined):
     """A barrier that waits for nobody."""
 
@@ -243,4 +280,7 @@ even = Even("even")
 fixed = Fixed("fixed")
 hastysums = Hasty("hastysums")
 unplaced = Unplaced("unplaced")
+scattersfirst = ScattersFirst("scattersfirst")
+hastyparts = HastyParts("hastyparts")
+wordparts = WordParts("wordparts")
 unmet = Unmet("unmet")

@@ -8,7 +8,7 @@ import functools
 import operator
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -226,8 +226,13 @@ def _broadcast(dtype: str, ranks: Ranks, root: int, parts: list[Any]) -> None:
 
 @pytest.mark.parametrize("least", [2, 0])
 def test_uneven_parts(least: int, ranks: Ranks, card: Card) -> None:
-    """Counts that differ by rank, one of them nothing."""
-    size, dtype = ranks.size, "float32"
+    """Counts that differ by rank, one of them nothing, of elements of each size."""
+    for dtype in filter(card.supports, ("float32", "float64", "float16", "uint8")):
+        _uneven_parts(least, dtype, ranks, card)
+
+
+def _uneven_parts(least: int, dtype: str, ranks: Ranks, card: Card) -> None:
+    size = ranks.size
     counts = [least + 3 * rank for rank in range(size)]
     starts = np.cumsum([0, *counts]).tolist()
     parts = [values(rank, n, dtype, card) for rank, n in enumerate(counts)]
@@ -236,7 +241,7 @@ def test_uneven_parts(least: int, ranks: Ranks, card: Card) -> None:
         "all_gather", parts, got := room(ranks, sum(counts), dtype), count=tuple(counts), counts=counts
     ):
         for rank in range(size):
-            agree(got[rank], joined, f"all_gather of uneven parts on {card.name}", rank)
+            agree(got[rank], joined, f"all_gather of uneven parts of {dtype} on {card.name}", rank)
     whole = [values(rank, sum(counts), dtype, card) for rank in range(size)]
     total = sum(there(x) for x in whole)
     if ranks.takes("reduce_scatter", dtype) and ranks.all(
@@ -244,7 +249,7 @@ def test_uneven_parts(least: int, ranks: Ranks, card: Card) -> None:
     ):
         for rank in range(size):
             wanted = total[starts[rank] : starts[rank + 1]]
-            agree(got[rank], wanted, f"reduce_scatter of uneven parts on {card.name}", rank)
+            agree(got[rank], wanted, f"reduce_scatter of uneven parts of {dtype} on {card.name}", rank)
 
 
 def test_uneven_exchanges(ranks: Ranks, card: Card) -> None:
@@ -263,6 +268,34 @@ def test_uneven_exchanges(ranks: Ranks, card: Card) -> None:
         agree(got[to], np.concatenate([*pieces, [1]]), f"all_to_all of uneven parts on {card.name}", to)
 
 
+class Form(NamedTuple):
+    """How a collective is called with ``each`` elements for a rank, and what every rank, or the root alone, gets."""
+
+    given: int
+    asked: int  # the field `count`
+    wanted: Callable[[list[Any], int], Any]  # from what all gave, for a rank
+    everywhere: bool = True
+
+
+def forms(size: int, each: int, root: int) -> dict[str, Form]:
+    """Of all collectives but messages."""
+    whole = size * each
+
+    def part(x: Any, rank: int) -> Any:
+        return x[rank * each : (rank + 1) * each]
+
+    return {
+        "all_reduce": Form(whole, whole, lambda x, rank: sum(x)),
+        "reduce": Form(whole, whole, lambda x, rank: sum(x), False),
+        "broadcast": Form(whole, whole, lambda x, rank: x[root]),
+        "all_gather": Form(each, each, lambda x, rank: np.concatenate(x)),
+        "gather": Form(each, each, lambda x, rank: np.concatenate(x), False),
+        "scatter": Form(whole, each, lambda x, rank: part(x[root], rank)),
+        "reduce_scatter": Form(whole, each, lambda x, rank: part(sum(x), rank)),
+        "all_to_all": Form(whole, whole, lambda x, rank: np.concatenate([part(y, rank) for y in x])),
+    }
+
+
 @pytest.mark.parametrize("late", ["first", "last"])
 def test_a_rank_that_is_late(late: str, ranks: Ranks, card: Card) -> None:
     """The others wait for it, and get what it has when it comes, not what its memory held before."""
@@ -270,45 +303,45 @@ def test_a_rank_that_is_late(late: str, ranks: Ranks, card: Card) -> None:
         pytest.skip("has one device")
     skip_unless(ranks, "all_reduce", "float32")
     slow = 0 if late == "first" else ranks.size - 1
-    for kind, count in (("all_reduce", COUNT), ("all_gather", COUNT), ("broadcast", COUNT)):
-        sources = [ts.zeros(COUNT, device=f"{card.name}:{rank}") for rank in range(ranks.size)]
-        targets = room(ranks, COUNT * (ranks.size if kind == "all_gather" else 1), "float32")
+    for kind, form in forms(ranks.size, COUNT // ranks.size, slow).items():
+        sources = [ts.zeros(form.given, device=f"{card.name}:{rank}") for rank in range(ranks.size)]
+        plain = [np.full(form.given, rank + 1.0, np.float32) for rank in range(ranks.size)]
+        targets = room(ranks, [form.wanted(plain, rank).size for rank in range(ranks.size)], "float32")
 
         def before(rank: int, sources: list[Any] = sources) -> None:
             if rank == slow:
                 time.sleep(_LATE)
             sources[rank].fill_(rank + 1.0)
 
-        if not ranks.takes(kind, "float32") or not ranks.all(kind, sources, targets, before, count=count, peer=slow):
+        options: Any = {"count": form.asked, "peer": slow, "reduction": REDUCTIONS["sum"]}
+        if not ranks.takes(kind, "float32") or not ranks.all(kind, sources, targets, before, **options):
             continue
-        plain = np.arange(1.0, ranks.size + 1, dtype=np.float32)
-        wanted = {
-            "all_reduce": np.full(COUNT, plain.sum(), np.float32),
-            "all_gather": np.repeat(plain, COUNT),
-            "broadcast": np.full(COUNT, slow + 1.0, np.float32),
-        }[kind]
-        for rank in range(ranks.size):
-            agree(targets[rank], wanted, f"{kind} with rank {slow} {_LATE} s late on {card.name}", rank)
+        for rank in range(ranks.size) if form.everywhere else (slow,):
+            subject = f"{kind} with rank {slow} {_LATE} s late on {card.name}"
+            agree(targets[rank], form.wanted(plain, rank), subject, rank)
 
 
 def test_places_in_memory(ranks: Ranks, card: Card) -> None:
     """Offsets of source and target, results in the place of the source, and nothing beside."""
     skip_unless(ranks, "all_reduce", "float32")
-    size = ranks.size
-    wide = [values(rank, COUNT + 30, "float32", card) for rank in range(size)]
-    kept = [there(x) for x in wide]
-    inside = [x[7 : COUNT + 7] for x in wide]
-    around = room(ranks, COUNT + 30, "float32")
-    if not ranks.all("all_reduce", inside, [x[11 : COUNT + 11] for x in around], count=COUNT, reduction=0):
-        pytest.skip("declines sums")
-    total = sum(x[7 : COUNT + 7] for x in kept)
-    for rank in range(size):
-        wanted = np.concatenate([np.ones(11), total, np.ones(19)]).astype(np.float32)
-        agree(around[rank], wanted, f"all_reduce between offsets on {card.name}", rank)
-    ranks.all("all_reduce", inside, inside, count=COUNT, reduction=0)
-    for rank in range(size):
-        wanted = np.concatenate([kept[rank][:7], total, kept[rank][COUNT + 7 :]])
-        agree(wide[rank], wanted, f"all_reduce in place on {card.name}", rank)
+    root = ranks.size - 1
+    for kind, form in forms(ranks.size, COUNT // ranks.size, root).items():
+        wide = [values(rank, form.given + 30, "float32", card) for rank in range(ranks.size)]
+        kept = [there(x) for x in wide]
+        inside, plain = [x[7 : form.given + 7] for x in wide], [x[7 : form.given + 7] for x in kept]
+        wanted = [form.wanted(plain, rank) for rank in range(ranks.size)]
+        around = room(ranks, [x.size + 30 for x in wanted], "float32")
+        targets = [x[11 : w.size + 11] for x, w in zip(around, wanted, strict=True)]
+        options: Any = {"count": form.asked, "peer": root, "reduction": REDUCTIONS["sum"]}
+        if not ranks.takes(kind, "float32") or not ranks.all(kind, inside, targets, **options):
+            continue
+        for rank in range(ranks.size) if form.everywhere else (root,):
+            beside = np.concatenate([np.ones(11), wanted[rank], np.ones(19)]).astype(np.float32)
+            agree(around[rank], beside, f"{kind} between offsets on {card.name}", rank)
+        if kind == "all_reduce" and ranks.all(kind, inside, inside, **options):
+            for rank in range(ranks.size):
+                replaced = np.concatenate([kept[rank][:7], wanted[rank], kept[rank][form.given + 7 :]])
+                agree(wide[rank], replaced, f"all_reduce in place on {card.name}", rank)
 
 
 def test_messages_and_barriers(ranks: Ranks, card: Card) -> None:
