@@ -7,6 +7,7 @@ import pytest
 import tesserack as ts
 from scipy import special as reference
 from tesserack.autograd import gradcheck
+from tesserack.ops.special import _incomplete_gamma
 
 RNG = np.random.default_rng(0)
 LINE = np.concatenate([RNG.uniform(-50, 50, 400), RNG.uniform(-1, 1, 100), [0.0, -0.0, 1e-300, 2, 8, -8, 1e5]])
@@ -170,3 +171,32 @@ def test_operands_of_other_kinds_are_promoted(device):
     assert ts.lcm(on(device, [4, 6], ts.uint8), yes).cpu().tolist() == [4, 6]
     with pytest.raises(NotImplementedError, match="gcd: expected integer operands"):
         ts.gcd(yes, yes)
+
+
+@pytest.mark.parametrize("s", [2.0, 3.0, 5.0, 9.0])
+def test_zeta_left_of_zero(device, s):
+    q = np.linspace(-8.9, -0.1, 45) + 0.003
+    terms = sum((q + k) ** -s for k in range(9))
+    got = ts.special.zeta(ts.tensor(s, dtype=ts.float64), ts.tensor(q, device=device))
+    np.testing.assert_allclose(got.cpu().numpy(), terms + reference.zeta(s, q + 9), 1e-12)
+
+
+def test_the_fraction_of_incomplete_gamma_settles(device, monkeypatch):
+    """Where rounding keeps a step a few units from 1, as at some of these, it ended after 200,000 of them."""
+    steps = []
+    monkeypatch.setattr(_incomplete_gamma, "range", lambda *n: (steps.append(k) or k for k in range(*n)), raising=False)
+    a, x = np.logspace(-2, 2, 60), np.logspace(-2, 2, 60)[:, None]
+    got = ts.special.gammainc(ts.tensor(a, device=device), ts.tensor(x, device=device))
+    np.testing.assert_allclose(got.cpu().numpy(), reference.gammainc(a, x), 1e-11, 1e-300)
+    assert steps and max(steps) < 5_000
+
+
+def test_heaviside_takes_one_dtype(device):
+    x = ts.tensor([-1.0, 0.0, 2.0], device=device)
+    assert ts.heaviside(x, x.new_full((3,), 5)).tolist() == [0, 5, 1]
+    assert ts.heaviside(x.long(), ts.tensor(5, device=device)).tolist() == [0, 5, 1]
+    for other in (ts.tensor([1], device=device), ts.tensor(1, device=device), x.double(), x.bool()):
+        with pytest.raises(RuntimeError, match="dtypes"):
+            ts.heaviside(x, other)
+        with pytest.raises(RuntimeError, match="dtypes"):
+            x.heaviside_(other)

@@ -92,8 +92,10 @@ TS_OPERATORS(special) {
   // Left of zero the sum has poles at the integers; between them it is defined for whole s alone.
   def("special_zeta(Operand self, Operand other) -> Tensor")
       .pointwise("select(self < 1, inf - inf, select(self == 1, inf, select(other > 0, zeta(self, other), "
-                 "select(other == floor(other), inf, select((self == floor(self)) * (other > -8), zeta(self, other), "
-                 "inf - inf)))))")
+                 "select(other == floor(other), inf, select((self == floor(self)) * (other > -9), "
+                 "zeta(self, other + 9) + pow(other, -self) + pow(other + 1, -self) + pow(other + 2, -self) + "
+                 "pow(other + 3, -self) + pow(other + 4, -self) + pow(other + 5, -self) + pow(other + 6, -self) + "
+                 "pow(other + 7, -self) + pow(other + 8, -self), inf - inf)))))")
       .promote(Promote::Float)
       .derivative("other", "grad * (-self * zeta(self + 1, other))")
       .out()

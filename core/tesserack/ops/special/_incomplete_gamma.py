@@ -33,6 +33,7 @@ def _fraction(a: Tensor, x: Tensor) -> Tensor:
     c = ts.full_like(x, 1 / tiny)
     d = 1 / b
     h = d
+    settled = ts.zeros_like(x, dtype=ts.bool)  # what has settled stays: its steps are rounding, a few ulps beside 1
     for n in range(1, _MANY):
         factor = -n * (n - a)
         b = b + 2
@@ -41,9 +42,11 @@ def _fraction(a: Tensor, x: Tensor) -> Tensor:
         c = b + factor / c
         c = ts.where(c.abs() < tiny, tiny, c)
         step = c * d
-        h = h * step
-        if n % 16 == 0 and bool(((step - 1).abs() <= _EPS * 4).all()):
-            break
+        h = ts.where(settled, h, h * step)
+        if n % 16 == 0:
+            settled = settled | ((step - 1).abs() <= _EPS * 10)
+            if bool(settled.all()):
+                break
     return h
 
 
