@@ -195,3 +195,14 @@ def test_sinc_of_complex_numbers_has_its_slope_everywhere(device: ts.device) -> 
             z = mpmath.pi * mpmath.mpc(point)
             exact = (mpmath.cos(z) - mpmath.sin(z) / z) / mpmath.mpc(point)
         assert abs(got - complex(exact).conjugate()) <= 2e-13 * max(1.0, abs(complex(exact)))
+
+
+@pytest.mark.parametrize("dtype", [ts.float16, ts.bfloat16, ts.float32], ids=str)
+def test_hardshrink_meets_its_limit_in_the_dtype(device, dtype):
+    for limit in (0.1, 0.3, 0.7):
+        x = ts.tensor([limit, -limit, 2.0], dtype=dtype, device=device, requires_grad=True)
+        result = ts.nn.functional.hardshrink(x, limit)
+        assert result.tolist() == [0, 0, 2]
+        assert ts.autograd.grad(result.sum(), x)[0].tolist() == [0, 0, 1]
+        strided = x.detach().expand(2, 3).t()
+        assert ts.nn.functional.hardshrink(strided, limit).tolist() == [[0, 0], [0, 0], [2, 2]]

@@ -180,6 +180,10 @@ Def& Def::derivative(const char* arg, const char* expression) {
   return *this;
 }
 
+Def& Def::round_numbers() {
+  pointwise_->round_numbers = true;
+  return *this;
+}
 Def& Def::no_bool() {
   pointwise_->no_bool = true;
   return *this;

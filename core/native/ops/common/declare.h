@@ -62,6 +62,7 @@ enum class Promote : uint8_t {
   Integer, // promoted, must not be floating: bitwise
   Number,  // the promoted dtype, bool becoming int64: square
   Keep,    // the first tensor's dtype whatever the others are: masked_fill
+  Same,    // the one dtype that all tensors are of: heaviside
 };
 
 class Def {
@@ -78,6 +79,7 @@ public:
   Def& promote(Promote rule);
   // Better conditioned or cheaper derivatives than symbolic ones; may use grad, result and argument names.
   Def& derivative(const char* arg, const char* expression);
+  Def& round_numbers();                               // compares with numbers rounded to a half dtype (hardshrink)
   Def& no_bool();                                     // RuntimeError for bool operands (sub, neg)
   Def& no_integer();                                  // RuntimeError unless floating (after promotion)
   Def& floating_one_of(const char* a, const char* b); // RuntimeError where both arguments are integers

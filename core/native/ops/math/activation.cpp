@@ -182,6 +182,7 @@ TS_OPERATORS(activation) {
       .doc("self moved towards 0 by lambd, 0 within it.");
   def("hardshrink(Tensor self, Scalar lambd=0.5) -> Tensor")
       .pointwise("select(abs(self) <= lambd, 0, self)")
+      .round_numbers()
       .no_integer()
       .derivative("self", "select(abs(self) <= lambd, 0, grad)")
       .out()

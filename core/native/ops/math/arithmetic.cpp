@@ -40,7 +40,7 @@ constexpr BinaryRow kBinary[] = {
      "sqrt(self**2 + other**2) without overflow in between."},
     {"copysign", "copysign(self, other)", Promote::Float, "grad * select(self == 0, 0, result / self)", nullptr,
      "Magnitude of self with the sign of other."},
-    {"heaviside", "select(self == 0, other, self > 0)", Promote::Arith, nullptr, nullptr,
+    {"heaviside", "select(self == 0, other, self > 0)", Promote::Same, nullptr, nullptr,
      "Step function: 0 below zero, 1 above, other at zero.", nullptr, nullptr, kSameDtype, true},
     {"logaddexp",
      "select(self == other, self + 0.69314718055994531, max(self, other) + log1p(exp(-abs(self - other))))",

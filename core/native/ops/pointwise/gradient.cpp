@@ -57,6 +57,7 @@ const Operator* declare_gradient(const Operator& op, const PointwiseInfo& info, 
   Def d(schema.c_str());
   // Gradients are floating: arithmetic promotion of floating operands is exact.
   d.hidden().pointwise(pointwise::renumber(expr, place));
+  if (info.round_numbers) d.round_numbers();
   conjugate_gradient(d, info, arg, g.sources);
   return &d.finish();
 }

@@ -30,6 +30,7 @@ struct ComplexProgram {
 struct PointwiseInfo {
   Promote promote = Promote::Arith;
   bool no_bool = false, no_integer = false, no_complex = false, truncate_numbers = false;
+  bool round_numbers = false; // numbers are of the common dtype where it is a half, as what is compared is
   std::optional<std::pair<int, int>> floating_one_of; // arguments of which one must be floating
   int single_arg = -1;                                // a number, or a tensor without dims
   int boolean_arg = -1;                               // must be a bool tensor; neutral in promotion
@@ -46,6 +47,7 @@ struct PointwiseInfo {
   uint64_t conjugate = 0;
   bool conjugate_result = false;
   const char* complex_form_name = nullptr; // the operator that runs instead where an operand is complex: abs, sgn
+  bool rounds() const { return round_numbers || promote == Promote::Compare; }
   // Gradients, built when first needed.
   const PointwiseGradient& gradient(const Operator& op, int arg) const;
   // For these complex arguments; with every Scalar argument at its default; two outputs, of a complex result, or one.

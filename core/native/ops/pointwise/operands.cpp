@@ -31,6 +31,7 @@ void choose_dtypes(const Operator& op, const PointwiseInfo& info, const ResultTy
   if (t == DType::Undefined) t = default_dtype();
   plan.common = t;
   switch (info.promote) {
+  case Promote::Same:
   case Promote::Arith: plan.result = t; break;
   case Promote::Number: plan.common = plan.result = is_bool(t) ? DType::Int64 : t; break;
   case Promote::Float: plan.common = plan.result = to_floating(t); break;
@@ -112,6 +113,9 @@ PointwisePlan make_plan(const Operator& op, const PointwiseInfo& info, const poi
       TS_CHECK(k != info.single_arg || v.tensor->ndim == 0, op.name(), ": only supports a 0-dimensional ",
                op.schema->args[static_cast<size_t>(k)].name, " tensor, but got tensor with ", v.tensor->ndim,
                " dimension(s); try where");
+      TS_CHECK(info.promote != Promote::Same || !first || first->dtype == v.tensor->dtype, op.name(),
+               ": not implemented for tensors with different dtypes, got ", first->dtype, " and ", v.tensor->dtype,
+               "; try .to()");
       if (!first && k != info.boolean_arg) first = v.tensor;
       if (v.tensor->ndim > 0 || !plan.device.defined()) {
         if (!plan.device.defined() || !(host_number(*v.tensor) && !(v.tensor->device == plan.device)))
@@ -151,7 +155,7 @@ PointwisePlan make_plan(const Operator& op, const PointwiseInfo& info, const poi
   TS_CHECK(!info.no_bool || !any_bool(f), op.name(),
            ": expected a numeric dtype, got bool; try logical_xor, logical_not or .to() a number type");
   choose_dtypes(op, info, types, first, plan);
-  if (info.promote == Promote::Compare && is_half(plan.common)) round_to_half(plan);
+  if (info.rounds() && is_half(plan.common)) round_to_half(plan);
   if (info.floating_one_of) check_one_floating(op, f, *info.floating_one_of);
   TS_CHECK(!bool_alpha || is_bool(plan.common), op.name(),
            ": Boolean alpha only supported for Boolean results, got dtype ", plan.common);

@@ -35,6 +35,7 @@ DType fast_result(const PointwiseInfo& info, DType dtype) {
   case Promote::Number: return is_bool(dtype) ? DType::Undefined : dtype;
   case Promote::Float: return is_floating(dtype) ? dtype : DType::Undefined;
   case Promote::Compare: return DType::Bool;
+  case Promote::Same:
   case Promote::Keep: return dtype;
   case Promote::Integer: return is_integral(dtype, true) ? dtype : DType::Undefined;
   default: return DType::Undefined;
@@ -90,7 +91,7 @@ bool is_uniform(const TensorImpl& t) {
     out = Tensor::share(const_cast<TensorImpl*>(target));
   }
   DType compute = compute_type(first->dtype);
-  const bool compares_halves = info.promote == Promote::Compare && is_half(first->dtype);
+  const bool compares_halves = info.rounds() && is_half(first->dtype);
   int64_t n = first->numel, one = 1, zero = 0;
   ts_tensor in[kMaxOperands], od;
   int n_in = 0;
