@@ -300,6 +300,23 @@ def test_out_and_sum_to_size(device: Any) -> None:
     assert x.sum_to_size(3, 4, 5) is x
 
 
+@pytest.mark.parametrize("name", ["sum", "prod", "mean", "nansum", "nanmean", "log_softmax"])
+def test_dtypes_beside_out(device: Any, name: str) -> None:
+    call, x = getattr(ts, name), tensor(X, device, ts.float32)
+    out = ts.empty(0, device=device)
+    with pytest.raises(RuntimeError, match="dtype"):
+        call(x, 0, out=out, dtype=ts.float64)
+    assert call(x, 0, out=out, dtype=ts.float32) is out
+
+
+def test_sums_in_the_dtype_of_out(device: Any) -> None:
+    x = tensor([1.7, 1.7, 1.7], device, ts.float32)
+    assert ts.sum(x, 0, out=ts.empty((), dtype=ts.int64, device=device)).item() == 3
+    assert ts.prod(x, 0, out=ts.empty((), dtype=ts.int64, device=device)).item() == 1
+    big = ts.full((3,), 1e30, device=device)
+    assert ts.prod(big, 0, out=ts.empty((), dtype=ts.float64, device=device)).item() == pytest.approx(1e90, rel=1e-6)
+
+
 @pytest.mark.parametrize("dim", [None, 0, 1], ids=str)
 def test_nansum_of_every_width(device: Any, float_dtype: ts.dtype, dim: int | None) -> None:
     """Long and short rows and columns; half types are summed in float32, and NaN has no gradient."""

@@ -119,7 +119,7 @@ TS_OPERATORS(softmax) {
       .decompose<log_softmax_parts>()
       .saves("result")
       .gradient(log_softmax_gradient)
-      .out()
+      .out(kSameDtype)
       .doc("log(softmax(x)), computed as x - max - log(sum(exp(x - max))).");
   def("softmin(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor")
       .body<softmin>()

@@ -237,20 +237,20 @@ TS_OPERATORS(reduce) {
       .computation<along<TS_R_SUM, OptionalDims>>(kCode)
       .gradient(sum_dim_gradient)
       .node_name("SumBackward1")
-      .out()
+      .out(kComputesInOut)
       .doc("Sum over the dims given (all for None); they stay as size one with keepdim.");
   def("mean(Tensor self, *, ScalarType? dtype=None) -> Tensor")
       .rule<mean_rule>()
       .computation<mean>(kCode)
       .gradient(mean_gradient)
-      .out()
+      .out(kComputesInOut)
       .doc("Mean of all elements, 0-d; NaN of none. RuntimeError for integers without a floating dtype.");
   def("mean.dim(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor")
       .rule<mean_dim_rule>()
       .computation<mean_dim>(kCode)
       .gradient(mean_dim_gradient)
       .node_name("MeanBackward1")
-      .out()
+      .out(kComputesInOut)
       .doc("Mean over the dims given (all for None).");
   def("prod(Tensor self, *, ScalarType? dtype=None) -> Tensor")
       .facts("kernel:complex_product")
@@ -266,7 +266,7 @@ TS_OPERATORS(reduce) {
       .saves("self")
       .gradient(prod_dim_gradient)
       .node_name("ProdBackward1")
-      .out()
+      .out(kComputesInOut)
       .doc("Product over one dim.");
   def("any(Tensor self) -> Tensor")
       .facts("stored")
@@ -301,7 +301,7 @@ TS_OPERATORS(reduce) {
   def("nansum(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor")
       .facts("leaf")
       .body<nansum>()
-      .out()
+      .out(kComputesInOut)
       .doc("sum with NaN counted as zero.");
   def("_nansum(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor")
       .rule<numbers_rule>()
@@ -313,7 +313,7 @@ TS_OPERATORS(reduce) {
       .doc("nansum of real floating tensors.");
   def("nanmean(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor")
       .body<nanmean>()
-      .out()
+      .out(kComputesInOut)
       .doc("Mean of the elements that are not NaN.");
   def("sum_to_size(Tensor self, int[] size) -> Tensor")
       .body<sum_to_size>()
