@@ -52,6 +52,9 @@ def test_scales_that_are_tensors_and_functions_that_are_no_more(program):
         one = torch.ones(2)
         print(torch.add(one, torch.tensor(2.0), one).tolist(), one.sub(torch.tensor(3), one).tolist())
         print(torch.add(torch.tensor(True), torch.tensor(True), True))
+        for name in ("add", "sub", "addcmul"):
+            more = {"tensor1": one, "tensor2": one} if name == "addcmul" else {"other": one}
+            print(getattr(torch, name)(input=one, **more).tolist(), torch.sub(x1=one, x2=one).tolist())
         for name in ("eig", "lstsq", "solve", "symeig", "matrix_rank"):
             for call in (getattr(torch, name), getattr(one, name, getattr(torch, name))):
                 try:
@@ -59,7 +62,8 @@ def test_scales_that_are_tensors_and_functions_that_are_no_more(program):
                 except RuntimeError as error:
                     print(f"torch.linalg.{name.replace('symeig', 'eigh')}" in str(error))
     """)
-    assert lines == ["[3.0, 3.0] [-2.0, -2.0]", "tensor(True)", *["True"] * 10]
+    named = ["[2.0, 2.0] [0.0, 0.0]", "[0.0, 0.0] [0.0, 0.0]", "[2.0, 2.0] [0.0, 0.0]"]
+    assert lines == ["[3.0, 3.0] [-2.0, -2.0]", "tensor(True)", *named, *["True"] * 10]
 
 
 def test_old_forms_end_with_the_hook(program):

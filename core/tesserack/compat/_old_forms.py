@@ -29,12 +29,12 @@ def _is_scale(value: Any) -> bool:
 
 def _scaled(method: Callable[..., Any], name: str, tensors: int) -> Callable[..., Any]:
     @functools.wraps(method)
-    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if len(args) == tensors + 1 and _is_scale(args[0]):
+    def call(*args: Any, **kwargs: Any) -> Any:  # self among them, which a function's call may name as it likes
+        if len(args) == tensors + 2 and _is_scale(args[1]):
             _warn(method)
-            scale = args[0].item() if isinstance(args[0], Tensor) else args[0]
-            return method(self, *args[1:], **{name: scale}, **kwargs)
-        return method(self, *args, **kwargs)
+            scale = args[1].item() if isinstance(args[1], Tensor) else args[1]
+            return method(args[0], *args[2:], **{name: scale}, **kwargs)
+        return method(*args, **kwargs)
 
     return call
 
