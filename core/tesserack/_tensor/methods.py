@@ -265,7 +265,10 @@ def new(self: Tensor, *args: Any, size: Any = None, device: Any = None) -> Tenso
     Of a sparse tensor also one of ``(indices, values)`` or ``(indices, values, size)``.
     """
     place = self.device if device is None else device
-    if self.layout is not _native.strided and args and isinstance(args[0], Tensor):
+    if self.layout is not _native.strided and args and not isinstance(args[0], (int, _native.Size)):
+        if len(args) == 1 or not isinstance(args[0], Tensor):
+            raise TypeError(f"new: expected indices and values, or sizes, of a sparse tensor, got "
+                            f"{type(args[0]).__name__}; try a Size, or sparse_coo_tensor()")  # fmt: skip
         from tesserack.sparse._construct import sparse_coo_tensor
 
         return sparse_coo_tensor(*args, dtype=self.dtype, device=place)  # indices, values and perhaps a size
@@ -273,6 +276,8 @@ def new(self: Tensor, *args: Any, size: Any = None, device: Any = None) -> Tenso
         args = tuple(size)
     source: Any = args[0] if len(args) == 1 else None
     if isinstance(source, Tensor):
+        if source.layout is not self.layout:
+            raise TypeError(f"new: expected a tensor of layout {self.layout}, got {source.layout}; try .to_dense()")
         if source.dtype is not self.dtype:
             raise TypeError(f"new: expected a tensor of {self.dtype}, got {source.dtype}; try new_tensor, or .to()")
         return source.view_as(source)
@@ -449,6 +454,9 @@ def frexp(self: Tensor) -> Any:
 
 def narrow_copy(self: Tensor, dim: int, start: int, length: int) -> Tensor:
     """``narrow`` in memory of its own."""
+    if self.layout is not _native.strided and not (0 <= dim < self.dim() and start >= 0):
+        raise RuntimeError(f"narrow_copy: expected a dim in [0, {self.dim()}) and a start of 0 or more, as a sparse "
+                           f"tensor takes, got {dim} and {start}; try narrow()")  # fmt: skip
     return self.narrow(dim, start, length).clone()
 
 

@@ -292,7 +292,7 @@ def sparse_compressed_tensor(
 def _extents(shape: tuple[int, ...], layout: Any, block: tuple[int, int], dense_dim: int) -> tuple[int, int]:
     """How many compressed and plain indices there can be."""
     at = len(shape) - dense_dim - 2
-    rows, columns = shape[at] // block[0], shape[at + 1] // block[1]
+    rows, columns = (n // b if b else 0 for n, b in zip(shape[at : at + 2], block, strict=True))
     return (columns, rows) if layout in COLUMNS else (rows, columns)
 
 
@@ -328,7 +328,8 @@ def _check_compressed_shape(
             f"({list(plain.shape[:-1])}), and values ({list(values.shape[:batch_dim])}) must be equal to tensor batch "
             f"dimensions ({list(batch)})"
         )
-    if min(block) < 1 or shape[batch_dim] % block[0] or shape[batch_dim + 1] % block[1]:
+    extents = shape[batch_dim : batch_dim + 2]
+    if any(n % b if b else n for n, b in zip(extents, block, strict=True)):  # blocks of no rows: where there are none
         raise RuntimeError(
             f"tensor shape[{batch_dim}:{batch_dim + 2}] (={list(shape[batch_dim : batch_dim + 2])}) must be divisible "
             f"with blocksize {list(block)} as defined by values shape"
@@ -339,7 +340,7 @@ def _check_compressed_shape(
             f"compressed_indices.shape[-1] must be equal to the number of compressed dimensions + 1 (={outer + 1}), "
             f"but got {compressed.shape[-1]}"
         )
-    if plain.shape[-1] != values.shape[batch_dim]:
+    if plain.shape[-1] != values.shape[batch_dim] and (plain.shape[-1] or values.numel()):
         raise RuntimeError(
             f"plain_indices.shape[-1] must be equal to nnz (={values.shape[batch_dim]}) as defined by "
             f"values.shape[{batch_dim}], but got {plain.shape[-1]}"

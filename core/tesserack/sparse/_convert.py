@@ -60,6 +60,8 @@ def _dense(t: Tensor) -> Tensor:
         return _scatter(places, flat, t.shape, True)
     rows, columns = values.shape[plain.dim() : plain.dim() + 2]
     batch = t.shape[:batch_dim]
+    if not rows or not columns:  # of none of which there are any
+        return values.new_zeros(t.shape)
     grid = (*batch, t.shape[batch_dim] // rows, t.shape[batch_dim + 1] // columns, rows, columns, *dense)
     cut = _scatter(places, flat, grid, True)
     return cut.transpose(batch_dim + 1, batch_dim + 2).reshape(t.shape)
@@ -186,11 +188,11 @@ def _compress_batch(dense: Tensor, layout: Any, block: tuple[int, int] | None, d
     cut = blocks_of(dense, block or (1, 1), dense_dim)
     if layout in COLUMNS:
         cut = cut.transpose(batch_dim, batch_dim + 1)
-    batch, outer = tuple(cut.shape[:batch_dim]), cut.shape[batch_dim]
+    batch = tuple(cut.shape[:batch_dim])
     with _native.no_grad():
         there = (cut.detach() != 0).flatten(batch_dim + 2).any(-1)
         counts = there.sum(-1)
-        per_batch = counts.reshape(-1, outer).sum(-1) if batch else counts.sum().reshape(1)
+        per_batch = counts.sum(-1).reshape(-1) if batch else counts.sum().reshape(1)
         if batch and per_batch.numel() and bool((per_batch != per_batch[0]).any()):
             raise RuntimeError(
                 f"to_{layout_name_of(layout)}: Expect the same number of specified elements per batch, got "
@@ -213,6 +215,8 @@ def layout_name_of(layout: Any) -> str:
 def to_layout(t: Tensor, layout: Any, blocksize: Any = None, dense_dim: int | None = None) -> Tensor:
     """Any tensor in a compressed layout."""
     name = f"to_{layout_name_of(layout)}"
+    if isinstance(blocksize, int):
+        blocksize = (blocksize, blocksize)
     block = (int(blocksize[0]), int(blocksize[1])) if blocksize is not None and len(blocksize) == 2 else None
     if layout in BLOCKED and block is None:
         raise RuntimeError(f"{name}: blocksize must have two elements, got {blocksize}")

@@ -51,8 +51,11 @@ def make_with_layout(op: Any, name: str, args: tuple[Any, ...], options: dict[st
     layout = options.pop("layout")
     if name == "scalar_tensor":  # takes any, and makes a dense one
         return op(*args, **options)  # type: ignore[no-any-return]
-    if options.pop("out", None) is not None:
-        raise RuntimeError(f"{name}: layout {layout} does not match the layout of out")
+    if (out := options.get("out")) is not None:
+        if layout is not out.layout:
+            raise RuntimeError(f"{name}: layout {layout} does not match the layout of out, {out.layout}")
+        return op(*args, **options)  # type: ignore[no-any-return]
+    options.pop("out", None)
     self = args[0] if args and isinstance(args[0], Tensor) else options.pop("input", None)
     likeness = self is not None and self.layout is not ts.strided and name.endswith("_like")
     if likeness and layout is self.layout:

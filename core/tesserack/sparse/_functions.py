@@ -44,8 +44,8 @@ def hsmm(mat1: Tensor, mat2: Tensor) -> Tensor:
 
 
 def saddmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
-    """``addmm`` under an older name."""
-    return ts.addmm(input, mat1, mat2, beta=beta, alpha=alpha)
+    """``beta * input + alpha * (mat1 @ mat2)`` of two sparse matrices and a dense one: :func:`sspaddmm`."""
+    return sspaddmm(input, mat1, mat2, beta=beta, alpha=alpha)
 
 
 def native_norm(

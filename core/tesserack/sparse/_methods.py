@@ -211,8 +211,8 @@ def sparse_resize_(self: Tensor, size: Any, sparse_dim: int, dense_dim: int) -> 
                                "supported; see sparse_resize_and_clear_")  # fmt: skip
     held = parts.values
     grown = held.new_zeros((count, *shape[sparse_dim:]))
-    if count:
-        grown[tuple(slice(0, n) for n in held.shape)] = held
+    if count:  # in the order of memory, as a dense tensor is resized
+        grown.view(-1)[: held.numel()] = held.reshape(-1)
     at = parts.indices[0] if count else parts.indices[0].new_zeros((sparse_dim, 0))
     _native._set_sparse(self, shape, COO, (at, grown), sparse_dim, dense_dim, parts.coalesced)
     return self

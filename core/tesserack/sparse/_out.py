@@ -35,7 +35,12 @@ def write_out(op: str, *args: Any) -> Any:
     count, names = _keywords(op)
     base, _, overload = op.partition(".")  # "div.mode_out" writes what "div.mode" gives
     function = _native._operator_function(base if overload == "out" else f"{base}.{overload.removesuffix('_out')}")
-    result = function(*given[:count], **dict(zip(names, given[count:], strict=True)))
+    options = dict(zip(names, given[count:], strict=True))
+    if base in ("empty", "zeros"):  # the layout is that of out
+        if options["dtype"] not in (None, out.dtype):
+            raise RuntimeError(f"{op}: dtype {options['dtype']} does not match the dtype of out, {out.dtype}")
+        options.update(dtype=out.dtype, device=options["device"] or out.device, layout=out.layout)
+    result = function(*given[:count], **options)
     if isinstance(out, Tensor):
         return _written(op, result, out)
     return tuple(_written(op, *pair) for pair in zip(result, outs, strict=True))

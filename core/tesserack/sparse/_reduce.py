@@ -131,23 +131,29 @@ def _check_whole(op: str, self: Tensor, dim: Any, keepdim: bool) -> None:
 
 @kernel("norm")
 def norm(self: Tensor, p: Any = 2, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Tensor:
-    _check_whole("norm", self, dim, keepdim)
-    t = coalesce(self) if self.layout is COO else self
-    values = values_of(t).reshape(-1)
-    result: Tensor = ts.linalg.vector_norm(values, 2 if p is None else p, dtype=dtype)
-    return result
+    if dtype is not None:
+        raise RuntimeError(f"norm: expected no dtype= for a sparse tensor, got {dtype}; try .to({dtype}) before")
+    return vector_norm(self, p, dim, keepdim)
 
 
 @kernel("norm.name")
 def norm_name(self: Tensor, p: str, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Tensor:
     if p != "fro":
         raise refuse(f"norm(p={p!r})", self)
-    return norm(self, 2, dim, keepdim, dtype)
+    if dtype is not None:
+        raise ValueError(
+            f"norm: dtype argument is not supported in frobenius norm, got {dtype}; try .to({dtype}) before"
+        )
+    return norm(self, 2, dim, keepdim)
 
 
 @kernel("linalg_vector_norm")
 def vector_norm(self: Tensor, ord: Any = 2, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Tensor:
-    return norm(self, ord, dim, keepdim, dtype)
+    _check_whole("norm", self, dim, keepdim)
+    t = coalesce(self) if self.layout is COO else self
+    values = values_of(t).reshape(-1)
+    result: Tensor = ts.linalg.vector_norm(values, 2 if ord is None else ord, dtype=dtype)
+    return result
 
 
 # --- softmax ---------------------------------------------------------------------------------------------------------

@@ -138,6 +138,9 @@ def select(self: Tensor, dim: int, index: int) -> Tensor:
             f"select(): index {index} out of range for tensor of size {list(self.shape)} at dimension {at}"
         )
     index %= extent
+    batches = self.dim() - 2 - parts_of(self).dense_dim
+    if self.layout is not COO and not batches <= at < batches + 2:
+        return _select_beside_matrices(self, at, index, batches)
     t = to_coo(self)
     parts = parts_of(t)
     size = [n for d, n in enumerate(self.shape) if d != at]
@@ -151,6 +154,17 @@ def select(self: Tensor, dim: int, index: int) -> Tensor:
         return values.sum(0, dtype=values.dtype)
     rest = ts.cat([places[:at], places[at + 1 :]])
     return build(COO, (rest,), values, size, parts.dense_dim, parts.coalesced)
+
+
+def _select_beside_matrices(self: Tensor, at: int, index: int, batches: int) -> Tensor:
+    """One of a batch of compressed matrices, or of their dense dims: in the layout of self."""
+    parts, values = parts_of(self), values_of(self)
+    size = [n for d, n in enumerate(self.shape) if d != at]
+    if at < batches:
+        indices = tuple(i.select(at, index) for i in parts.indices)
+        return build(self.layout, indices, values.select(at, index), size, parts.dense_dim, parts.coalesced)
+    values = values.select(at - self.dim() + values.dim(), index)
+    return build(self.layout, parts.indices, values, size, parts.dense_dim - 1, parts.coalesced)
 
 
 @kernel("index_select")

@@ -27,7 +27,10 @@ class _TypedMeta(type):
         from tesserack.sparse._construct import sparse_coo_tensor
 
         if len(args) < 2 or not isinstance(args[1], Tensor):
-            size = args[0] if len(args) == 1 and isinstance(args[0], (Size, tuple, list)) else args or (0,)
+            if len(args) == 1 and isinstance(args[0], (tuple, list)) and not isinstance(args[0], Size):
+                raise TypeError(f"torch.sparse.{cls.__name__}: expected sizes, got {args[0]}; try a torch.Size, "
+                                "sparse_coo_tensor() or .to_sparse() of a dense tensor")  # fmt: skip
+            size = args[0] if len(args) == 1 and isinstance(args[0], Size) else args or (0,)
             return sparse_coo_tensor(tuple(size), dtype=cls.dtype, device=device)
         return sparse_coo_tensor(*args, device=device)  # in the dtype of the values, whatever the name says
 

@@ -117,7 +117,7 @@ PyTypeObject* numpy_scalar_type() {
 
 Value item_value(const Tensor& t) {
   TS_CHECK(t.numel() == 1, "a Tensor with ", t.numel(), " elements cannot be converted to Scalar");
-  if (comes_to_python(t)) [[unlikely]] {
+  if (item_comes_from_python(t)) [[unlikely]] {
     Value number;
     TS_CHECK_TYPE(as_number(dispatched_item(t).get(), number), "item: expected __torch_dispatch__ to return a number");
     return number;

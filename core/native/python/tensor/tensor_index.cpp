@@ -350,6 +350,7 @@ int assign_subscript(PyObject* self, PyObject* key, PyObject* value) {
   return guarded([&] {
     if (!value) raise(PyExc_TypeError, "Tensor does not support deleting items");
     const Tensor& t = tensor_of(self);
+    if (t->payload) raise(PyExc_TypeError, "Cannot assign to a sparse tensor; use .to_dense(), or build another");
     Parsed p;
     if (is_tracing()) p.traced = t;
     parse_key(t, p, key);

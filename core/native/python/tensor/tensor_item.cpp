@@ -28,7 +28,7 @@ PyObject* item(PyObject* self, PyObject*) {
   return guarded([&] {
     const Tensor& t = tensor_of(self);
     TS_CHECK(t.numel() == 1, "a Tensor with ", t.numel(), " elements cannot be converted to Scalar");
-    if (comes_to_python(t)) [[unlikely]]
+    if (item_comes_from_python(t)) [[unlikely]]
       return dispatched_item(t).release();
     TS_CHECK(!t.device().is_meta(), "Tensor.item() cannot be called on meta tensors: they have no data");
     note_host_read(t, "Python number");

@@ -110,7 +110,9 @@ void mark_for(PyTypeObject* cls, const Tensor& t) {
 PyRef dispatched_item(const Tensor& t) {
   static PyObject* function = operator_object("_local_scalar_dense", {&get_operator("_local_scalar_dense")}, false);
   PyRef tensor = PyRef::steal(wrap(t));
-  return checked(PyObject_CallOneArg(function, tensor.get()));
+  if (!t->payload) return checked(PyObject_CallOneArg(function, tensor.get()));
+  PyRef dense = checked(PyObject_CallMethod(tensor.get(), "to_dense", nullptr));
+  return checked(PyObject_CallMethod(dense.get(), "item", nullptr));
 }
 
 std::vector<PyMethodDef> subclass_methods() {
