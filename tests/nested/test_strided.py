@@ -245,3 +245,24 @@ def test_images_of_different_sizes() -> None:
     made = ts.nn.functional.conv2d(ts.nested.nested_tensor(images), weight, padding=1)
     for found, image in zip(made.unbind(), images, strict=True):
         assert (found == ts.nn.functional.conv2d(image[None], weight, padding=1)[0]).all()
+
+
+def test_refusals_as_pytorch_has_them(device: Any) -> None:
+    nt = ts.nested.nested_tensor([ts.ones(2, 20), ts.ones(3, 20)], device=device).view(2, -1, 5, 4)
+    for call in (nt.view, nt.reshape):
+        with pytest.raises(RuntimeError, match="one dimension"):
+            call(2, -1, -1, 2, 2)
+    with pytest.raises(RuntimeError, match="contiguous_format"):
+        nt.clone(memory_format=ts.channels_last)
+    vectors = ts.nested.nested_tensor([ts.ones(2), ts.ones(3)], device=device)
+    for call in (ts.matmul, ts.bmm):
+        with pytest.raises(RuntimeError, match="three dims"):
+            call(vectors, vectors)
+    with pytest.raises(RuntimeError, match="three dims"):
+        ts.bmm(nt, nt.transpose(-1, -2))
+    assert ts.matmul(nt, nt.transpose(-1, -2)).dim() == 4
+
+
+def test_softmax_of_no_rows(device: Any) -> None:
+    empty = ts.nested.nested_tensor([], device=device)
+    assert len(ts.nn.functional.softmax(empty, 1)) == 0

@@ -121,5 +121,9 @@ def _equal(func: Any, input: Any, other: Any, *args: Any, **kwargs: Any) -> bool
 def _copied(func: Any, input: StridedNestedTensor, memory_format: Any = None) -> Any:
     if func.__name__ == "contiguous":
         return whole(input)
+    if memory_format not in (None, ts.preserve_format, ts.contiguous_format):
+        raise RuntimeError(
+            f"clone: expected preserve_format or contiguous_format for a nested tensor, got {memory_format}"
+        )
     keeps = memory_format in (None, ts.preserve_format) or input.is_contiguous()
     return wrap_like_rows(input.values().clone(), input) if keeps else from_rows(input.rows())

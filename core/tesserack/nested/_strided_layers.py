@@ -106,9 +106,9 @@ def _normalized(func: Any, input: StridedNestedTensor, normalized_shape: Any, *a
 def _softmax(func: Any, input: StridedNestedTensor, dim: Any = None, *args: Any, **kwargs: Any) -> Any:
     if not isinstance(dim, int):
         raise RuntimeError(f"{func.__name__}: expected a dim for a nested tensor, got {dim}")
-    at = inside(func.__name__, input, dim)
     if not len(input):
         return input
+    at = inside(func.__name__, input, dim)
     return joined([func(row, at, *args, **kwargs) for row in input.rows()])
 
 
@@ -126,6 +126,10 @@ def _matmul(func: Any, input: Any, other: Any = None, mat2: Any = None) -> Any:
     a, b = input, mat2 if other is None else other
     if func.__name__ == "__rmatmul__":
         a, b = b, a
+    ranks = [t.dim() for t in (a, b) if is_rows(t)]
+    if min(ranks) < 3 or (func.__name__ == "bmm" and max(ranks) > 3):
+        raise RuntimeError(f"{func.__name__}: expected nested tensors of three dims or, in matmul, more: "
+                           f"batches of matrices, got {ranks}; try unsqueeze()")  # fmt: skip
     return each_row(ts.matmul, (a, b), {})
 
 

@@ -115,6 +115,8 @@ def _view(func: Any, input: StridedNestedTensor, *shape: Any, **kwargs: Any) -> 
     if size[0] != len(input):
         raise RuntimeError(f"{name}: For now nested {name} cannot change or infer the implicit batch dimension: "
                            f"expected {len(input)} first, got {size}")  # fmt: skip
+    if len(size) != input.dim() and sum(n == -1 for n in size) > 1:
+        raise RuntimeError(f"{name}: only one dimension can be inferred or kept by -1, got {size}; try unflatten()")
     if name == "view" or input.is_contiguous():
         return viewed(input, lambda row: row.view(_row_size(name, row.shape, size[1:])))
     return from_rows([row.reshape(_row_size(name, row.shape, size[1:])) for row in input.rows()])
