@@ -203,6 +203,13 @@ def test_fourier_transforms_take_float32():
         ts.fft.rfft(product)
 
 
+def test_pooling_in_three_dims_takes_float32():
+    x = ts.ones(1, 1, 4, 4, 4, dtype=ts.bfloat16)
+    with autocast("cpu"):
+        assert ts.nn.functional.avg_pool3d(x, 2).dtype is ts.nn.AvgPool3d(2)(x).dtype is ts.float32
+        assert ts.nn.functional.avg_pool2d(x[0], 2).dtype is ts.bfloat16
+
+
 # --- optimizers that scale themselves --------------------------------------------------------------------------------
 
 

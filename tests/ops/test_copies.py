@@ -164,3 +164,25 @@ def test_one_of_its_elements_fills_a_tensor(dtype, device):
     assert x.tolist() == [[0, 1, 2, 3], [4] * 4, [10] * 4]
     x[0].masked_fill_(x[0] > 0, x[0, 2])
     assert x[0].tolist() == [0, 2, 2, 2]
+
+
+OVER_ITS_OPERAND = {
+    "sin": lambda x, out: ts.sin(x, out=out),
+    "pow": lambda x, out: ts.pow(x, x.clone(), out=out),
+    "clamp": lambda x, out: ts.clamp(x, x.new_zeros(8), out=out),
+    "lerp": lambda x, out: ts.lerp(x, x.clone(), x.clone(), out=out),
+    "logit": lambda x, out: ts.logit(x, out=out),
+    "max": lambda x, out: ts.max(x.clone(), x, out=out),
+    "nan_to_num": lambda x, out: ts.nan_to_num(x, out=out),
+}
+
+
+@pytest.mark.parametrize("call", OVER_ITS_OPERAND.values(), ids=OVER_ITS_OPERAND)
+def test_results_over_a_part_of_an_operand_are_refused(device: str, call) -> None:
+    x = ts.linspace(0.1, 0.9, 9, device=device)
+    kept = x.clone()
+    with pytest.raises(RuntimeError, match="single memory location"):
+        call(x[:8], x[1:])
+    assert ts.equal(x, kept)
+    over, beside = x[:8].clone(), ts.empty(8, device=device)
+    assert ts.equal(call(over, over), call(kept[:8], beside))

@@ -185,9 +185,12 @@ void inplace_by_copy(const Operator& op, Frame& f, bool recorded) {
   f.give(0, self);
 }
 
-void write_output(const Operator& op, const Tensor& out, const Tensor& result) {
+void write_output(const Operator& op, const Tensor& out, const Tensor& result, const std::vector<Value>& args) {
   check_output_dtype(op, result.dtype(), out.dtype());
   check_cast(op, result.dtype(), out.dtype());
+  for (const Value& v : args) // refused of what is made of others as of what has a kernel
+    if (v.tag == Tag::Tensor && same(v.tensor->sizes(), result.sizes()) && same(out.sizes(), result.sizes()))
+      overlaps_partly(out, v.as_tensor(), op.name().c_str());
   TS_CHECK(result.device() == out.device(), op.name(),
            ": expected out on the device of the result, got out on another device");
   bool keeps = keeps_shape(op, out, result.numel());
@@ -255,7 +258,7 @@ void run_out_form(const Operator& op, Frame& f) {
     inner.rets = r.data();
     ExcludeKeys no_grad(key_bit(key::Autograd));
     call(*op.functional, inner);
-    for (int k = 0; k < n; ++k) write_output(op, targets[static_cast<size_t>(k)], r.take(k));
+    for (int k = 0; k < n; ++k) write_output(op, targets[static_cast<size_t>(k)], r.take(k), args);
   }
   for (int k = 0; k < n; ++k) f.give(k, targets[static_cast<size_t>(k)]);
 }
