@@ -249,3 +249,15 @@ def test_backward_operators_check_their_operands(device: str) -> None:
         ts.ops.diagonal_backward(g, [2, 3], 0, 0, 1)
     with pytest.raises(RuntimeError, match="expected a gradient of sizes"):
         ts.ops.unfold_backward(g, [2, 3], 0, 1, 1)
+
+
+SLICES = {
+    "4:": (24, (6, 1)), "3:2": (18, (6, 1)), "9:": (24, (6, 1)), "1:1:2": (6, (12, 1)), "2:3:2": (12, (12, 1)),
+    ":, 5:6:4": (5, (6, 4)), ":, 2:3": (2, (6, 1)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("key", SLICES)
+def test_slices_of_few_elements_lie_where_they_say(key, device):
+    view = eval(f"x[{key}]", {"x": ts.zeros(4, 6, device=device)})
+    assert (view.storage_offset(), view.stride()) == SLICES[key]

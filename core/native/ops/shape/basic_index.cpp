@@ -33,11 +33,11 @@ void add_slice(Window& w, const int64_t* item, int64_t size, int64_t stride) {
              !__builtin_add_overflow(last, start, &last) && last >= 0 && last < size;
   TS_CHECK_INDEX(inside, "basic_index: slice of length ", length, " from ", start, " with step ", step,
                  " reaches outside a dimension of size ", size);
-  if (length > 0) w.offset += start * stride;
+  if (length > 0 || (start >= 0 && start <= size)) w.offset += start * stride;
   w.sizes.push_back(length);
   int64_t stepped;
-  // With at most one element the stride does not matter.
-  w.strides.push_back(length > 1 && !__builtin_mul_overflow(stride, step, &stepped) ? stepped : stride);
+  // With at most one element the stride does not matter, but is asked for.
+  w.strides.push_back((length > 1 || step > 0) && !__builtin_mul_overflow(stride, step, &stepped) ? stepped : stride);
 }
 
 Window window(const Tensor& self, IntSpan items) {

@@ -82,12 +82,12 @@ void add_slice(const Tensor& self, Parsed& p, PyObject* slice) {
     Parsed whole;
     for (int64_t d = 0; d < p.traced.ndim(); ++d) {
       bool here = d == p.traced_dim;
-      whole.add(kSlice, here && length ? start : 0, here ? length : p.traced.sizes()[static_cast<size_t>(d)],
-                here ? step : 1);
+      whole.add(kSlice, here && (length || step > 0) ? start : 0,
+                here ? length : p.traced.sizes()[static_cast<size_t>(d)], here ? step : 1);
     }
     p.traced = kBasicIndex(p.traced, IntSpan(whole.items.span()));
   }
-  p.add(kSlice, length ? start : 0, length, step);
+  p.add(kSlice, length || step > 0 ? start : 0, length, step);
   p.advanced.emplace_back();
 }
 
@@ -246,7 +246,7 @@ bool add_simple(const Tensor& self, PyObject* o, int64_t*& out, size_t& dim) {
   Py_ssize_t start = 0, stop = 0, step = 0;
   checked_status(PySlice_Unpack(o, &start, &stop, &step));
   Py_ssize_t length = PySlice_AdjustIndices(size, &start, &stop, step);
-  put(kSlice, length ? start : 0, length, step);
+  put(kSlice, length || step > 0 ? start : 0, length, step);
   return true;
 }
 
