@@ -102,3 +102,29 @@ def test_factors_that_lie_along_a_long_sum(schedule: str, sizes: tuple[int, int,
     a, b = random(m + 1, k + 3).to("opencl"), random(n, k + 3).to("opencl")
     check(a[1:, 3:] @ b[:, 3:].T, exact(a)[1:, 3:] @ exact(b)[:, 3:].T, 1e-5)
     check(a[1:, :k].double() @ b[:, :k].double().T, exact(a)[1:, :k] @ exact(b)[:, :k].T, 1e-12)
+
+
+@pytest.mark.parametrize("dtype", [ts.float32, ts.float64, ts.float16, ts.int64, ts.int32])
+def test_matrices_by_vectors(schedule: str, dtype: ts.dtype) -> None:
+    """On either side, in either order of memory, of vectors with gaps, into results with gaps."""
+    for m, k in ((16, 16), (17, 33), (300, 257), (1000, 70), (40, 8192), (40, 8193), (5, 300)):
+        ts.manual_seed(0)
+        a, v, w = ((ts.randn(*shape) * 4).round().to(dtype) for shape in ((m, k), (k,), (m,)))
+        there = [x.to("opencl") for x in (a, v, w)]
+        gaps = ts.zeros(k, 3, dtype=dtype, device="opencl")
+        gaps[:, 1] = there[1]
+        turned = there[0].t().contiguous().t()
+        out = ts.zeros(m, 2, dtype=dtype, device="opencl")
+        ts.mm(there[0], gaps[:, 1:2], out=out[:, 1:])
+        made = [
+            there[0] @ there[1],
+            turned @ there[1],
+            there[0] @ gaps[:, 1],
+            out[:, 1],
+            (turned @ there[1][:, None])[:, 0],
+        ]
+        for found in made:
+            assert ts.allclose(found.cpu().double(), (a @ v).double(), rtol=2e-3, atol=1e-3), (m, k)
+        for found in (there[2] @ there[0], there[2] @ turned, (there[2][None] @ there[0])[0]):
+            assert ts.allclose(found.cpu().double(), (w @ a).double(), rtol=2e-3, atol=1e-3), (m, k)
+        assert (out[:, 0] == 0).all().item()

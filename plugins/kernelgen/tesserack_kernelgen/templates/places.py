@@ -1,4 +1,4 @@
-"""Elements by their places: where a mask is true, and the triangles of matrices."""
+"""Elements by their places: where a mask is true, where values belong in sorted rows, the triangles of matrices."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from typing import Any
 from tesserack.backends import Launch, LaunchPlan
 
 from tesserack_kernelgen.call import Call
-from tesserack_kernelgen.dtypes import ITEMSIZE
+from tesserack_kernelgen.dtypes import ITEMSIZE, accumulator
 from tesserack_kernelgen.kernel import Kernel
 from tesserack_kernelgen.layout import contiguous, coordinates
 from tesserack_kernelgen.templates._chunks import launch_chunks
 from tesserack_kernelgen.templates._registry import template
 
-__all__ = ["nonzero", "tril", "triu"]
+__all__ = ["nonzero", "searchsorted", "tril", "triu"]
 
+_BESIDE = 32  # searches of one item of a serial device, enough that compilers make gathers of their loop
 _PART = 16  # elements that an item of a group looks at, at least
 _MOST = 4096  # groups, each of which adds up what those before it found
 
@@ -115,6 +116,55 @@ def _rows(call: Call, parts: _Parts) -> str:
       to += {parts.mask}[i] != 0;
     }}
   }}"""
+
+
+@template("searchsorted")
+def searchsorted(call: Call) -> LaunchPlan:
+    """``out0`` = how many of ``in0``, ``(n,)`` or ``(..., n)``, come before each of ``in1``.
+
+    Those less than it do, or where ``params[0]`` says so those not greater. Comparisons are negated, so that NaN comes
+    after all. All operands are contiguous.
+    """
+    (found,), (keys, values) = call.outputs, call.inputs
+    kernel = Kernel(call, "searchsorted")
+    to, source, wanted = kernel.output(0), kernel.input(0), kernel.input(1)
+    c = accumulator(source.dtype)
+    n, count = kernel.own_index(keys.shape[-1]), kernel.own_index(found.numel)
+    # One row for all values is a row of all values.
+    per_row = kernel.own_index(found.numel if keys.ndim == 1 else values.shape[-1])
+    sign = ">" if call.params[0] else ">="
+
+    group, w = (1, _BESIDE) if call.device.serial else (call.device.group, 1)
+    each = f"UNROLL for (i32 j = 0; j < {w}; ++j)"
+    search = f"""const idx row = i / {per_row}, base = row * {n}, left = (row + 1) * {per_row} - i;
+    const idx stop = left < end - i ? left : end - i;
+    const i32 many = stop < {w} ? (i32)stop : {w};
+    idx low[{w}];
+    {c} v[{w}];
+    {each} {{
+      v[j] = {wanted.load("i + (j < many ? j : 0)", c)};
+      low[j] = base;
+    }}
+    for (idx length = {n}; length > 1;) {{
+      const idx half_way = length / 2;
+      {each} {{
+        const {c} x = {source.load("low[j] + half_way - 1", c)};
+        low[j] += x {sign} v[j] ? 0 : half_way;
+      }}
+      length -= half_way;
+    }}
+    for (i32 j = 0; j < many; ++j) {{
+      const {c} x = {source.load("low[j]", c)};
+      {to.store("i + j", f"(i64)(low[j] - base + (x {sign} v[j] ? 0 : 1))", "i64")}
+    }}"""
+    if call.device.serial:
+        loop = f"for (idx i = begin; i < end;) {{\n    {search}\n    i += many;\n  }}"
+        return LaunchPlan([launch_chunks(kernel, found.numel, loop)])
+    body = f"""
+  const idx i = (idx)GROUP(0) * {group} + LANE(0), end = {count};
+  if (i >= end) return;
+  {search}"""
+    return LaunchPlan([kernel.launch(body, (-(-found.numel // group),), (group,))])
 
 
 @template("tril")

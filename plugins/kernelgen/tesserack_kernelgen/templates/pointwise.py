@@ -130,7 +130,9 @@ class Elementwise:
         for steps in strides:
             terms = [f"{name} * {kernel.own_index(step)}" for name, step in zip(names, steps, strict=False)]
             # What a line shares is said in the text, so that compilers can load it once; what lines share is not.
-            terms += [f"i * {kernel.own_index(steps[-1])}"] if steps[-1] else []
+            # Of strides that are arguments they only try for 1 whether a loop makes vectors, never for -1.
+            along = "(-i)" if looped and steps[-1] == -1 else steps[-1] and f"i * {kernel.own_index(steps[-1])}"
+            terms += [along] if along else []
             at.append(" + ".join(terms))
         if looped:
             height = kernel.own_index(down)

@@ -80,6 +80,15 @@ class Fold:
         same = f"{value} == {acc}" + (f" || ({value} != {value} && {acc} != {acc})" if nan else "")
         return f"if ({better} || (({same}) && {position} < {at})) {{ {acc} = {value}; {at} = {position}; }}"
 
+    def follow(self, acc: str, value: str, at: str, position: str) -> str:
+        """As :meth:`add`, of positions that only grow and accumulators that hold the first: without a branch."""
+        if not self.located:
+            return self.add(acc, value)
+        better = f"({value} {'>' if self.opcode == 'argmax' else '<'} {acc})"
+        if self.c in REAL:
+            better += f" | (({value} != {value}) & ({acc} == {acc}))"
+        return f"{{ const i32 found = {better}; {acc} = found ? {value} : {acc}; {at} = found ? {position} : {at}; }}"
+
 
 @dataclass(frozen=True)
 class _Shape:
@@ -147,6 +156,8 @@ def _split(call: Call, shape: _Shape, folds: bool) -> int:
     """Into how many parts the reduced elements are cut, so that all units have work and sums stay short."""
     device = call.device
     chunk = _CHUNK if _along(call, shape) else _CHUNK // 8
+    if device.serial and _along(call, shape) and shape.length <= 8 * chunk:  # a second stage would cost more
+        return 1
     parts = -(-shape.length // chunk)
     if folds and _along(call, shape) and parts * shape.outputs > 64 * device.compute_units:  # each costs a group
         parts = -(-shape.length // (4 * chunk))
@@ -279,7 +290,7 @@ def _along_text(kernel: Kernel, x: Tensor, shape: _Shape, fold: Fold, split: int
   {_base(kernel, shape, "o")}
   {fold.c} acc[{width}];
   idx where[{width}];
-  for (i32 j = 0; j < {width}; ++j) {{ acc[j] = {fold.start}; where[j] = {0x7FFFFFFF}; }}
+  for (i32 j = 0; j < {width}; ++j) {{ acc[j] = {fold.start}; where[j] = first; }}
   {walk(kernel, x, shape, fold, width, group)}
   for (i32 j = 1; j < {width}; ++j) {{ {fold.add("acc[0]", "acc[j]", "where[0]", "where[j]")} }}
   {_tree(fold, group)}
@@ -351,11 +362,11 @@ def _in_order(kernel: Kernel, x: Tensor, shape: _Shape, fold: Fold, width: int, 
     UNROLL
     for (i32 j = 0; j < {width}; ++j) {{
       {_element(kernel, x, shape, fold, "r + j")}
-      {fold.add("acc[j]", "v", "where[j]", "r + j")}
+      {fold.follow("acc[j]", "v", "where[j]", "r + j")}
     }}
   for (; r < last; ++r) {{
     {_element(kernel, x, shape, fold, "r")}
-    {fold.add("acc[0]", "v", "where[0]", "r")}
+    {fold.follow("acc[0]", "v", "where[0]", "r")}
   }}"""
 
 
@@ -372,11 +383,11 @@ def _by_lines(kernel: Kernel, x: Tensor, shape: _Shape, fold: Fold, width: int, 
       UNROLL
       for (i32 j = 0; j < {width}; ++j) {{
         const {fold.c} v = {_loaded(kernel, x, "line + q + j", fold)};
-        {fold.add("acc[j]", "v", "where[j]", "r + q + j")}
+        {fold.follow("acc[j]", "v", "where[j]", "r + q + j")}
       }}
     for (; q < run; ++q) {{
       const {fold.c} v = {_loaded(kernel, x, "line + q", fold)};
-      {fold.add("acc[0]", "v", "where[0]", "r + q")}
+      {fold.follow("acc[0]", "v", "where[0]", "r + q")}
     }}
     r += run;
   }}"""
@@ -405,8 +416,8 @@ def _across_text(kernel: Kernel, x: Tensor, shape: _Shape, fold: Fold, split: in
     """One item per output and part, or on serial devices per ``width`` neighbouring outputs."""
     device = kernel.call.device
     near = shape.kept_strides[-1] == 1
-    width = 16 if device.serial and near else 1
-    group = 8 if device.serial else device.group
+    width = 32 if device.serial and near else 1
+    group = device.group if not device.serial else 1 if near else 8
     inner = shape.kept[-1]
     blocks = -(-inner // width)
     tasks = shape.outputs // inner * blocks * split
@@ -420,7 +431,7 @@ def _across_text(kernel: Kernel, x: Tensor, shape: _Shape, fold: Fold, split: in
             f"const idx o = line * {n} + from; const i32 many = {n} - from < {width} ? {n} - from : {width};"
         )
     step = _element(kernel, x, shape, fold, "r", " + j")
-    loop = f"{{ {step} {fold.add('acc[j]', 'v', 'where[j]', 'r')} }}"
+    loop = f"{{ {step} {fold.follow('acc[j]', 'v', 'where[j]', 'r')} }}"
     body = f"""
   const idx task = (idx)GROUP(0) * {group} + LANE(0);
   if (task >= {count}) return;
@@ -429,7 +440,7 @@ def _across_text(kernel: Kernel, x: Tensor, shape: _Shape, fold: Fold, split: in
   {_base(kernel, shape, "o")}
   {fold.c} acc[{width}];
   idx where[{width}];
-  for (i32 j = 0; j < {width}; ++j) {{ acc[j] = {fold.start}; where[j] = {0x7FFFFFFF}; }}
+  for (i32 j = 0; j < {width}; ++j) {{ acc[j] = {fold.start}; where[j] = first; }}
   if (many == {width})
     for (idx r = first; r < last; ++r)
       UNROLL
