@@ -1,10 +1,12 @@
 // Norms of vectors and matrices, and log-sum-exp.
 #include "ops/linalg/vector_norm.h"
+#include "dispatch/launch.h"
 #include "dispatch/op_handles.h"
 #include "ops/common/declare.h"
 #include "ops/common/promotion.h"
 #include "ops/common/raw.h"
 #include "ops/pointwise/fused_programs.h"
+#include "ops/pointwise/kernel_call.h"
 #include "ops/reduce/reduce_arrange.h"
 #include "runtime/backend.h"
 #include "runtime/computed_dtypes.h"
@@ -82,13 +84,12 @@ void rescale(const Tensor& norms, const Tensor& x, double p, DimSet dims) {
 
 // Where to look at results is to wait, squares of float32 are added up in float64, which holds them all, if the
 // device has it.
-bool wide_squares(const Tensor& sums, const Tensor& x, DimSet dims) {
-  static const Op sqrt_("sqrt_");
+bool wide_squares(const Tensor& out, const Tensor& x, DimSet dims) {
   if (x.dtype() != DType::Float32 || !backend_of(x.device()).is_async(x.device().index)) return false;
-  Tensor wide = empty_tensor(sums.sizes(), DType::Float64, x.device());
+  Tensor wide = empty_tensor(out.sizes(), DType::Float64, x.device());
   if (!reduce_program_into(wide, TS_R_SUM, x, dims, program_of("x * x"))) return false;
-  sqrt_(wide);
-  raw_copy(sums, wide);
+  Launch root(kPointwise, x.device());
+  root.out(out).in(wide).program(program_of("sqrt(x)")).compute(DType::Float64).run_required();
   return true;
 }
 
@@ -112,7 +113,7 @@ void vector_norm(const Tensor& out, const Tensor& self, Scalar ord, OptionalDims
   if (p != 2 || is_complex(type)) x = ops::abs(x);
   if (std::isinf(p) && x.ndim() == 0) return raw_copy(out, x);
   if (std::isinf(p)) return raw_copy(out, (p > 0 ? ops::amax : ops::amin)(x, dim_list(dims), keepdim));
-  if (squares && !summed && wide_squares(sums, x, dims)) return raw_copy(out, sums);
+  if (squares && !summed && wide_squares(out, x, dims)) return;
   if (!summed && (!squares || !reduce_program_into(sums, TS_R_SUM, x, dims, program_of("x * x"))))
     reduce_into(sums, TS_R_SUM, p == 0 ? ops::ne(x, 0) : p == 1 ? x : p == 2 ? ops::square(x) : ops::pow(x, p), dims);
   if (p == 2)
