@@ -367,8 +367,13 @@ def test_operators_defined_piece_by_piece(program):
         print(torch.ops.mylib.later(x).tolist(), torch.ops.mylib.half.default(x).tolist())
         print(torch.ops.mylib.later(x.to("meta")).shape)
         print(hasattr(torch.ops.mylib, "other"))
+        for name, result in (("nothing", "None"), ("none_either", " NoneType"), ("empty", "()")):
+            lib.define(f"{name}(Tensor(a!) x) ->{result}")
+            lib.impl(name, lambda x: x.zero_() and None, "CPU")
+            y = torch.ones(1)
+            print(getattr(torch.ops.mylib, name)(y), y.item())
     """)
-    assert lines == ["[3.0, 3.0] [0.5, 0.5]", "torch.Size([2])", "False"]
+    assert lines == ["[3.0, 3.0] [0.5, 0.5]", "torch.Size([2])", "False", *["None 0.0"] * 3]
 
 
 def test_tensors_in_groups_for_foreach(program):

@@ -182,9 +182,14 @@ private:
       do one_return();
       while (accept(','));
       expect(')');
-    } else {
-      one_return();
+      return;
     }
+    skip();
+    std::string_view rest = text_.substr(at_);
+    if (rest == "None" || rest == "NoneType") // as "()"
+      at_ = text_.size();
+    else
+      one_return();
   }
 
   void one_return() {
