@@ -54,3 +54,11 @@ def test_what_is_written_to_a_view_is_in_the_argument() -> None:
 def test_an_entry_that_cannot_be_seen_so_is_refused() -> None:
     with pytest.raises(RuntimeError, match="view"):
         ts.vmap(lambda y: y.view(10), in_dims=1)(ts.rand(2, 7, 5))
+
+
+def test_a_method_and_a_function_of_one_name() -> None:
+    """``x.unfold`` makes a view, ``nn.functional.unfold`` columns, with whichever arguments."""
+    x = ts.arange(64.0).reshape(1, 1, 8, 8)
+    assert x.unfold(2, 2, 1).shape == (1, 1, 7, 8, 2)
+    assert ts.nn.functional.unfold(x, 2, 1, 1).shape == (1, 4, 81)
+    assert ts.vmap(lambda e: ts.nn.functional.unfold(e, 2, 1, 1))(x[None]).shape == (1, 1, 4, 81)

@@ -80,7 +80,7 @@ def _viewed(name: str, x: Any, *args: Any, **kwargs: Any) -> Any:
         raise Unbatchable(name)
     first = whole.detach()[(0,) * hidden]
     args, kwargs = tree_map(_as_template, (args, kwargs))
-    found = operators()[name](first, *args, **kwargs)
+    found = getattr(ts.Tensor, name, operators()[name])(first, *args, **kwargs)
 
     def spread(view: Any) -> Any:
         if (

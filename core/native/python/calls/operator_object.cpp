@@ -163,8 +163,14 @@ PyObject* operator_object(const std::string& name, const std::vector<const Opera
 PyRef install_operators() {
   std::map<std::string, std::vector<const Operator*>> functions, methods;
   PyRef shown = checked(PySet_New(nullptr));
+  std::map<std::string, std::string> shown_as; // the operator that a function's name stands for
+  for (const Operator* op : all_operators())
+    if (op->is_function) shown_as[op->python_name] = op->schema->base;
   for (const Operator* op : all_operators()) {
-    functions[op->python_name].push_back(op);
+    // A method may have the name of another operator's function: x.unfold() is not nn.functional.unfold(x).
+    auto function = shown_as.find(op->python_name);
+    if (function == shown_as.end() || op->is_function || op->schema->base == function->second)
+      functions[op->python_name].push_back(op);
     if (op->is_function && !op->hidden) checked_status(PySet_Add(shown.get(), to_python(op->python_name).get()));
     if (op->is_method && !op->hidden && op->variant != Variant::Out) methods[op->python_name].push_back(op);
   }
