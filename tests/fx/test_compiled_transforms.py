@@ -10,7 +10,7 @@ import pytest
 import tesserack as ts
 from tesserack import nn
 from tesserack.autograd import functional
-from tesserack.func import functional_call, grad, grad_and_value, hessian, jacfwd, jacrev, jvp, vmap
+from tesserack.func import functional_call, grad, grad_and_value, hessian, jacfwd, jacrev, jvp, vjp, vmap
 
 NET = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 3))
 W = ts.randn(4)
@@ -32,6 +32,18 @@ def both(x: ts.Tensor) -> ts.Tensor:
     return gradient + value
 
 
+def pulled(x: ts.Tensor) -> ts.Tensor:
+    value, pull = vjp(lambda y: (y * W).sin(), x)
+    return value * pull(value)[0] + pull(ts.ones_like(value))[0]
+
+
+def leaf_of_its_own(x: ts.Tensor) -> ts.Tensor:
+    y = x.detach().clone().requires_grad_()
+    z = x.detach() * 2
+    z.requires_grad = True
+    return ts.autograd.grad((y**3 * z.sin()).sum(), y)[0] * 2
+
+
 PROGRAMS: dict[str, Callable[[ts.Tensor], Any]] = {
     "grad": lambda x: grad(wave)(x) * 2,
     "grad of grad": lambda x: grad(grad(lambda t: t**3))(x.sum()),
@@ -41,6 +53,11 @@ PROGRAMS: dict[str, Callable[[ts.Tensor], Any]] = {
     "jacfwd": lambda x: jacfwd(wave)(x) + x,
     "hessian": lambda x: hessian(lambda y: NET(y).square().sum())(x),
     "jvp": lambda x: jvp(NET, (x,), (ts.ones_like(x),))[1] * 2,
+    "vjp": pulled,
+    "a leaf of its own": leaf_of_its_own,
+    "jvp of an operator": lambda x: jvp(ts.sin, (x,), (ts.ones_like(x),))[1] * 2,
+    "cond": lambda x: ts.cond(x.sum() > 0, lambda y: y.sin() * x, lambda y: y.cos() * W, (x * 2,)) + 1,
+    "while_loop": lambda x: ts.while_loop(lambda y: y.abs().sum() < 50, lambda y: (y * 2,), (x,))[0] + 1,
     "vmap of grad": lambda x: vmap(grad(wave))(ts.stack([x, x * 2])),
     "functional.jacobian": lambda x: functional.jacobian(NET, x, create_graph=True) + 1,
     "functional.hvp": lambda x: functional.hvp(wave, x, W, create_graph=True)[1] + 1,

@@ -87,8 +87,8 @@ def keeps_itself(cls: C) -> C:
     return cls
 
 
-def _backward(tensor: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    return take(_native.Tensor.backward, (tensor, *args), kwargs)
+def _method(name: str, tensor: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None) -> Any:
+    return take(getattr(_native.Tensor, name), (tensor, *args), kwargs or {})
 
 
 item_takers: list[Callable[[Any], Any]] = []  # what is asked for numbers of tensors; the innermost last
@@ -103,6 +103,6 @@ def _item(tensor: Any) -> Any:
 
 
 def watch_methods() -> None:
-    """Have ``Tensor.backward`` and ``Tensor.item`` ask, too, as long as there is a taker."""
-    _native._on_backward(_backward if takers else None)
+    """Have ``backward``, ``requires_grad_`` and ``item`` of tensors ask, too, as long as there is a taker."""
+    _native._on_backward(_method if takers else None)
     _native._on_item(_item if item_takers else None)

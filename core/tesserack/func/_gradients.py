@@ -11,7 +11,7 @@ from typing import Any
 import tesserack as ts
 from tesserack import Tensor, _native
 from tesserack.autograd._run import grad as run_grad
-from tesserack.autograd._whole import whole, whole_made
+from tesserack.autograd._whole import take, takers, whole, whole_made
 from tesserack.autograd.function import batching
 from tesserack.autograd.graph import disable_saved_tensors_hooks
 from tesserack.func._batched import Unbatchable, bottom, lifted, rewrapped
@@ -255,6 +255,11 @@ def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     >>> back(ts.ones(2))
     (tensor([1., 1.]),)
     """
+    if takers:
+        found = take(_vjp, (func, primals, has_aux), {}, computes=True)
+        if found is not NotImplemented:
+            shown, pulls, *aux = found
+            return (shown, partial(_pull, pulls), *aux)
     keep = outer_gradients(primals)
     with level():
         inputs = [tracked(primal) for primal in primals]
@@ -280,6 +285,20 @@ def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
 
     shown = released(output, keep)
     return (shown, vjp_fn, released(aux, keep)) if has_aux else (shown, vjp_fn)
+
+
+def _vjp(func: Callable[..., Any], primals: Any, has_aux: bool) -> Any:
+    """Of a run that is captured: in the place of the function a tensor that has it, for it lives as long as it is
+    needed."""
+    shown, vjp_fn, *aux = vjp(func, *primals, has_aux=has_aux)
+    pulls: Any = ts.empty(0)
+    pulls.vjp_fn = vjp_fn
+    return (shown, pulls, *aux)
+
+
+@whole
+def _pull(pulls: Any, *args: Any, **kwargs: Any) -> Any:
+    return pulls.vjp_fn(*args, **kwargs)
 
 
 def push_forward(outputs: list[Tensor], inputs: list[Tensor], tangents: list[Tensor]) -> list[Tensor]:

@@ -44,7 +44,8 @@ std::vector<Tensor> tensor_list(PyObject* o, const char* what, bool optional) {
   return out;
 }
 
-// Who captures a run of the program: asked first, with (tensor, args, kwargs); NotImplemented where it goes on as ever.
+// Who captures a run of the program: asked first, with (name of the method, tensor, args, kwargs); NotImplemented where
+// it goes on as ever.
 PyObject* g_on_backward = nullptr;
 
 PyObject* on_backward(PyObject*, PyObject* function) {
@@ -54,17 +55,20 @@ PyObject* on_backward(PyObject*, PyObject* function) {
   });
 }
 
-PyObject* backward_taken(PyObject* self, PyObject* args, PyObject* kwargs) {
+} // namespace
+
+bool is_taken(const char* method, PyObject* self, PyObject* args, PyObject* kwargs, PyRef& result) {
+  if (!g_on_backward) [[likely]]
+    return false;
   PyRef taker = PyRef::borrow(g_on_backward);
-  PyRef named = kwargs ? PyRef::borrow(kwargs) : PyRef::steal(PyDict_New());
-  return named ? PyObject_CallFunctionObjArgs(taker.get(), self, args, named.get(), nullptr) : nullptr;
+  result = PyRef::steal(PyObject_CallFunction(taker.get(), kwargs ? "sOOO" : "sOO", method, self, args, kwargs));
+  return result.get() != Py_NotImplemented;
 }
 
+namespace {
+
 PyObject* backward(PyObject* self, PyObject* args, PyObject* kwargs) {
-  if (g_on_backward) {
-    PyRef found = PyRef::steal(backward_taken(self, args, kwargs));
-    if (found.get() != Py_NotImplemented) return found.release();
-  }
+  if (PyRef found; is_taken("backward", self, args, kwargs, found)) return found.release();
   static const char* names[] = {"gradient", "retain_graph", "create_graph", "inputs", nullptr};
   PyObject *gradient = nullptr, *retain = nullptr, *create = nullptr, *inputs = nullptr;
   bool any = PyTuple_GET_SIZE(args) > 0 || kwargs;
@@ -280,6 +284,7 @@ void refuse_under_transform(const char* what) {
 }
 
 PyObject* requires_grad_(PyObject* self, PyObject* args, PyObject* kwargs) {
+  if (PyRef found; is_taken("requires_grad_", self, args, kwargs, found)) return found.release();
   static const char* names[] = {"requires_grad", nullptr};
   int on = 1;
   if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|p:requires_grad_", const_cast<char**>(names), &on)) return nullptr;

@@ -31,6 +31,8 @@ inline const Tensor& tensor_of(PyObject* o) { return *reinterpret_cast<const Ten
 PyObject* wrap(Tensor t);
 // A tensor as an instance of a subclass. The tensor must have no object yet.
 PyObject* wrap_as(PyTypeObject* type, Tensor t);
+// Whether a call of a method was made by who captures the run; with its result or, NULL, an error.
+bool is_taken(const char* method, PyObject* self, PyObject* args, PyObject* kwargs, PyRef& result);
 // The tensor behind `o`; TypeError naming `what` otherwise.
 const Tensor& expect_tensor(PyObject* o, const char* what);
 // Lets the garbage collector look at a tensor that may be part of a cycle.

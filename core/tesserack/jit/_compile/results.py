@@ -64,7 +64,8 @@ class Makers:
         """That of a value. ``NotProved`` for what a graph's run could not make."""
         if isinstance(value, Tensor):
             return self._of_tensor(value)
-        if isinstance(value, PLAIN) or id(value) in self.held or self._lives_on(value):
+        plain = isinstance(value, (*PLAIN, _native.Operator))
+        if plain or id(value) in self.held or self._lives_on(value):
             return lambda outputs, inputs, made: value
         if type(value) is tuple:
             items = [self.of(item) for item in value]

@@ -151,6 +151,8 @@ class Steps:
             return
         if isinstance(owner, _native.FunctionCtx):  # each call has one
             return
+        if isinstance(owner, Tensor) and name == "requires_grad":  # which stands whole
+            return
         where = f"{frame.f_code.co_filename}:{frame.f_lineno} ({frame.f_code.co_name})"
         if not (isinstance(owner, Module) or (plain and is_written(cls))):
             told = f"{where} sets the attribute {name!r} of an object of class {cls.__qualname__}"

@@ -33,7 +33,7 @@ _COMPUTE = (
     "library", "utils/homes.py", "distributions", "utils/warnings.py", "backends/_accessors.py", "autograd/_whole.py",
     "autograd/_decorator.py", "autograd/function.py", "amp/_autocast.py", "amp/_policies.py", "amp/autocast_mode.py",
 )  # fmt: skip
-_NOT = ("nn/parallel", "ops/random.py", "ops/control_flow.py")
+_NOT = ("nn/parallel", "ops/random.py")
 # Not getattr and hasattr: by which name is not seen, so nothing could be asked again.
 _BUILTINS = frozenset({
     "abs", "all", "any", "bin", "callable", "chr", "divmod", "format", "hash", "isinstance",
@@ -60,7 +60,7 @@ _VALUES = (
 # Methods of tensors and functions of the core that hand out, or take, what no graph sees, or change more than values.
 _REFUSED = frozenset({
     "tolist", "numpy", "_numpy", "data_ptr", "untyped_storage", "storage", "set_", "resize_",
-    "register_hook", "requires_grad_", "share_memory_", "_manual_seed_all", "set_rng_state", "__array__", "__dlpack__",
+    "register_hook", "share_memory_", "_manual_seed_all", "set_rng_state", "__array__", "__dlpack__",
     "retain_grad", "__setstate__", "_set_data", "set_grad_enabled", "_from_numpy", "from_numpy", "apply",
     "_get_num_threads", "is_anomaly_enabled", "is_anomaly_check_nan_enabled", "_default_generator", "memory_stats",
     "current_stream", "default_stream", "synchronize", "_register_hook", "_register_prehook", "_register_post_hook",

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import tesserack as ts
 from tesserack import Tensor
 from tesserack.aten.higher_order import HigherOrderOperator
 from tesserack.autograd import Function
+from tesserack.autograd._whole import whole
 from tesserack.ops.control_flow._checks import check_callable, check_same, outline
 from tesserack.ops.control_flow._flat import Flat, is_tensor
 from tesserack.ops.control_flow._trial import outlines_of
@@ -66,6 +68,11 @@ def cond(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], o
     """
     if isinstance(pred, (bool, int, float)):
         return true_fn(*operands) if pred else false_fn(*operands)
+    return _cond(pred, true_fn, false_fn, operands)
+
+
+@partial(whole, computes=True)
+def _cond(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], operands: Sequence[Any]) -> Any:
     leaves, spec = _validated(pred, true_fn, false_fn, operands)
     branches = Flat(true_fn, spec, "true_fn"), Flat(false_fn, spec, "false_fn")
     if cond_op.taken_over():

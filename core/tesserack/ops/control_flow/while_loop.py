@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import tesserack as ts
 from tesserack.aten.higher_order import HigherOrderOperator
+from tesserack.autograd._whole import whole
 from tesserack.ops.control_flow._checks import check_callable, check_carry
 from tesserack.ops.control_flow._flat import Flat, is_tensor
 from tesserack.ops.control_flow._trial import outlines_of
@@ -51,6 +53,7 @@ def _holds(answer: Any) -> bool:
     raise RuntimeError(f"while_loop: cond_fn must return a boolean scalar tensor or a boolean but got {shown}")
 
 
+@partial(whole, computes=True)
 def while_loop(cond_fn: Callable[..., Any], body_fn: Callable[..., Any], carried_inputs: Sequence[Any]) -> Any:
     """Replace the values by ``body_fn(*values)`` as long as ``cond_fn(*values)`` holds, and return them.
 
