@@ -290,6 +290,10 @@ def test_group_norm(device):
     np.testing.assert_allclose(array(layer(tensor(x, device))), expected.reshape(x.shape), rtol=1e-9, atol=1e-12)
     with pytest.raises(ValueError, match="divisible"):
         nn.GroupNorm(4, 6)
+    with pytest.raises(RuntimeError, match="at least 2 dim"):  # asked first, as in PyTorch
+        nn.functional.group_norm(ts.ones(1, device=device), 1)
+    with pytest.raises(ValueError, match="more than 1 value"):
+        nn.functional.group_norm(ts.ones(1, 1, device=device), 1)
 
 
 def windows(x, kernel, stride, padding, fill, ceil_mode):

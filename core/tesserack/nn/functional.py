@@ -524,7 +524,7 @@ def group_norm(
     >>> group_norm(ts.tensor([[1.0, 3.0]]), 1).tolist()[0][1] > 0.999
     True
     """
-    if input.numel() == num_groups:
+    if input.ndim > 1 and input.numel() == num_groups:
         raise ValueError(
             f"group_norm: Expected more than 1 value per channel when training, got input size {tuple(input.shape)}"
         )
