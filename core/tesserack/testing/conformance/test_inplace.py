@@ -28,7 +28,7 @@ WITH_GRADIENT = [(n, f) for n, f in FORMS["inplace"].items() if f in DIFFERENTIA
 
 
 # Those that compute in the dtype of out=, as in PyTorch; others may take one of the result's dtype alone, and say so.
-COMPUTED_IN_ITS_DTYPE = ("cumsum", "cumprod")
+COMPUTED_IN_ITS_DTYPE = ("cumsum", "cumprod", "nansum", "prod.dim_int", "sum.dim")
 FEW = {"float32": 1e-4, "float16": 5e-2, "bfloat16": 2e-1}  # of second derivatives
 REFUSED = ("expected out of dtype", "Expected out tensor to have dtype")
 
