@@ -93,6 +93,34 @@ def test_gamma_gradients_are_those_at_a_fixed_probability(alpha):
     np.testing.assert_allclose(got[representable], want[representable], rtol=5e-5)
 
 
+@pytest.mark.parametrize("b", [0.01, 0.5, 10.0, 200.0])
+@pytest.mark.parametrize("a", [0.01, 0.1, 1.0, 30.0, 250.0])
+def test_beta_gradients_are_those_at_a_fixed_probability(a, b):
+    """-(dF / da) / f, by differences of the cumulative distribution that goes to zero at the nearer end."""
+    first = ts.full((50,), a, dtype=ts.float64, requires_grad=True)
+    drawn = D.Beta(first, ts.full((50,), b, dtype=ts.float64)).rsample()
+    drawn.sum().backward()
+    x = drawn.detach().numpy()
+    step = 1e-4 * a / (1 + math.sqrt(a))
+    below = (stats.beta.cdf(x, a + step, b) - stats.beta.cdf(x, a - step, b)) / (2 * step)
+    above = (stats.beta.sf(x, a + step, b) - stats.beta.sf(x, a - step, b)) / (2 * step)
+    by_a = np.where(stats.beta.cdf(x, a, b) < 0.5, below, -above)
+    expected = -by_a / stats.beta.pdf(x, a, b)
+    told = (x > 1e-300) & (x < 1 - 1e-9)  # 1 - x has few digits nearer to one, and its powers are not known
+    np.testing.assert_allclose(first.grad.numpy()[told], expected[told], rtol=2e-4, atol=1e-300)
+
+
+def test_dirichlet_gradients_by_whichever_way():
+    """Moments' derivatives, for concentrations that add up to less and more than the limit of the series."""
+    for concentration in ([0.3, 0.6, 1.1], [200.0, 300.0, 400.0]):
+        ts.manual_seed(0)
+        a = ts.tensor(concentration, dtype=ts.float64, requires_grad=True)
+        D.Dirichlet(a.expand(COUNT, 3)).rsample()[:, 0].mean().backward()
+        total = sum(concentration)
+        expected = [(total - concentration[0]) / total**2] + [-concentration[0] / total**2] * 2
+        np.testing.assert_allclose(a.grad.numpy(), expected, rtol=0.05)
+
+
 def test_reparameterised_draws_move_with_their_parameters():
     ts.manual_seed(0)
     concentration = ts.tensor([0.7, 2.0, 5.0], dtype=ts.float64, requires_grad=True)

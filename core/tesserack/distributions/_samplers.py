@@ -13,6 +13,7 @@ from tesserack import Tensor
 from tesserack._tensor.overrides import wrap_torch_function
 from tesserack.autograd import Function
 from tesserack.autograd._underived import underived
+from tesserack.distributions._simplex_gradient import LARGEST_TOTAL, Shares
 from tesserack.distributions.utils import kept_within
 from tesserack.ops.random import substitutes
 
@@ -197,9 +198,16 @@ def _standard_gamma(alpha: Tensor, generator: Any = None) -> Tensor:
 def _sample_dirichlet(concentration: Tensor, generator: Any = None) -> Tensor:
     """Dirichlet variates along the last dim, differentiable once: gamma variates over their sum.
 
-    By logarithms, as those of small concentrations would all underflow.
+    By logarithms, as those of small concentrations would all underflow. The gradient is implicit for each share, and,
+    where the concentrations add up to more than 500, for each gamma variate, which is as right and noisier.
     """
     _checked_real("_sample_dirichlet", concentration)
+    if concentration.requires_grad and bool((concentration.detach().sum(-1) <= LARGEST_TOTAL).all()):
+        return Shares.apply(concentration, _shares(concentration.detach(), generator))  # type: ignore[no-any-return]
+    return _shares(concentration, generator)
+
+
+def _shares(concentration: Tensor, generator: Any) -> Tensor:
     if "gamma" not in substitutes.samplers:
         shares = ts.softmax(_StandardLogGamma.apply(concentration, generator), -1)
         return kept_within(shares, ts.finfo(shares.dtype).tiny, 1 - ts.finfo(shares.dtype).eps / 2)
