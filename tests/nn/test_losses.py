@@ -152,3 +152,10 @@ def test_a_reduction_that_none_knows_is_refused_when_the_loss_is_computed():
         loss(ts.ones(2), ts.zeros(2))
     loss.reduction = "sum"
     assert loss(ts.ones(2), ts.zeros(2)).item() == 2
+
+
+def test_a_triplet_is_of_one_number_of_dims(device):
+    one, many = ts.ones(3, device=device), ts.ones(2, 3, device=device)
+    for triplet in ((one, many, many), (many, one, many), (many, many, one)):
+        with pytest.raises(RuntimeError, match="same dimension"):
+            F.triplet_margin_loss(*triplet)

@@ -123,6 +123,9 @@ Tensor cosine_embedding_loss(const Tensor& first, const Tensor& second, const Te
 Tensor triplet_margin_loss(const Tensor& anchor, const Tensor& positive, const Tensor& negative, double margin,
                            double p, double eps, bool swap, const char* reduction) {
   TS_CHECK_VALUE(margin > 0, "triplet_margin_loss: margin must be greater than 0, got ", margin);
+  TS_CHECK(anchor.ndim() == positive.ndim() && anchor.ndim() == negative.ndim(),
+           "triplet_margin_loss: All inputs should have same dimension, got ", anchor.sizes(), ", ", positive.sizes(),
+           " and ", negative.sizes(), "; try unsqueeze()");
   Tensor near = pairwise_distance(anchor, positive, p, eps), far = pairwise_distance(anchor, negative, p, eps);
   if (swap) far = ops::minimum(far, pairwise_distance(positive, negative, p, eps));
   return reduced("triplet_margin_loss", at_least_zero(ops::sub(ops::add(near, margin), far)), reduction);
