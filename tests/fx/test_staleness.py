@@ -12,7 +12,7 @@ import pytest
 import tesserack as ts
 from tesserack.jit._compile.compiled import config
 
-from tests.fx.stale import closely, containers, functions, modules, objects, settings  # noqa: F401  # they fill CASES
+from tests.fx.stale import closely, containers, functions, modules, objects, settings, values  # noqa: F401  # they fill CASES
 from tests.fx.stale.cases import CASES
 
 X = ts.tensor([[1.0, -2.0], [3.0, 4.0]])

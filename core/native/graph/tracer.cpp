@@ -575,7 +575,10 @@ void Tracer::leave_module() {
 
 void Tracer::host_read(const Tensor& t, const char* what) {
   if (thread_state().exclude & key_bit(key::Leaf)) return;
-  bool of_program = known(*t.impl()) != kNone || (t->storage && at_.contains(t->storage));
+  // One whose run is repeated counts on what was there before, too; not on what is made of data of the host.
+  const bool of_run = made_ && t->storage && made_->made(t->storage);
+  const bool of_program =
+      known(*t.impl()) != kNone || (t->storage && at_.contains(t->storage)) || (lenient_ && !of_run);
   if (of_program)
     around_.warning(
         concat("Converting a tensor to a ", what,
