@@ -1,5 +1,6 @@
 // embedding, sums and maxima of bags of rows, and their gradients: rows of a table by a checked index.
 #include "gather_index.h"
+#include "half_rows.h"
 #include "picked_rows.h"
 #include "threads.h"
 
@@ -67,8 +68,15 @@ void sum_columns(const T* rows, int64_t width, const int64_t* first, const int64
       for (int64_t at = 0; at < N; at += 64 / int64_t{sizeof(T)}) __builtin_prefetch(rows + first[kAhead] * width + at);
     const T* const row = rows + *first * width;
     const Accumulator<T> by = Scaled ? load(*scale++) : Accumulator<T>{1};
+    if constexpr (std::is_same_v<T, Float16>) {
+      float wide[N];
+      convert_row(wide, row, N);
 #pragma GCC unroll 64
-    for (int64_t j = 0; j < N; ++j) held[j] += Scaled ? load(row[j]) * by : load(row[j]);
+      for (int64_t j = 0; j < N; ++j) held[j] += Scaled ? wide[j] * by : wide[j];
+    } else {
+#pragma GCC unroll 64
+      for (int64_t j = 0; j < N; ++j) held[j] += Scaled ? load(row[j]) * by : load(row[j]);
+    }
   }
   std::copy_n(held, N, sum);
 }
