@@ -123,11 +123,18 @@ def qroi_align(
 ) -> Tensor:
     """:func:`roi_align` of the whole numbers of quantized tensors; the result has the scale of its input.
 
-    ``RuntimeError`` for regions of another image than the first, as by torchvision.
+    The input is one image, as by torchvision, which does not look at the regions' indices then.
     """
+    check("qroi_align", input, rois)
+    if input.dtype not in (ts.uint8, ts.int8, ts.int32):
+        raise NotImplementedError(f"qroi_align: expected whole numbers of uint8, int8 or int32, got {input.dtype}")
+    if input.shape[0] != 1:
+        raise RuntimeError(
+            f"qroi_align: Only one image per batch is allowed when tensors are quantized, got {input.shape[0]}; "
+            "call it for each image"
+        )
     values, where = input.float() - input_zero_point, (rois.float() - rois_zero_point) * rois_scale
-    if bool((where[:, 0] != 0).any()):
-        raise RuntimeError("roi_align: Only one image per batch is allowed when quantized tensors are passed")
+    where[:, 0] = 0
     out = roi_align(values, where, spatial_scale, pooled_height, pooled_width, sampling_ratio, aligned)
     limits = ts.iinfo(input.dtype)
     return (out + input_zero_point).round().clamp(limits.min, limits.max).to(input.dtype)
