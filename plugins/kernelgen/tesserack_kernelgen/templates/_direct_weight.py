@@ -145,7 +145,7 @@ def plan(
     {out.store("at", "v", acc)}
   }}
 """
-    helpers = f"{_panel.LEAST}\n{_dots.total(acc, lanes, halves_of(call, acc, lanes))}"
+    helpers = f"{_panel.LEAST}\n{_dots.total(acc, lanes.type, halves_of(call, acc, lanes))}"
     groups = down * across * tile.splits * math.prod(p.batch)
     if groups >= 2**31:
         return None

@@ -98,7 +98,7 @@ def text(t: Text, d: Dots, lanes: Lanes, halves: list[str]) -> tuple[str, str]:
   if (begin >= end) for (i32 e = 0; e < {d.tile_m * d.tile_n}; e++) sums[e] = 0;
   {store(t, d)}
 """
-    return body, f"{LEAST}\n{total(t.acc, lanes, halves)}"
+    return body, f"{LEAST}\n{total(t.acc, lanes.type, halves)}"
 
 
 def _lines(d: Dots, v: str) -> str:
@@ -132,10 +132,10 @@ def registers(acc: str, d: Dots, v: str, rows: str, step: str, load: str, leadin
       {finish}"""
 
 
-def total(acc: str, lanes: Lanes, halves: list[str]) -> str:
+def total(acc: str, vector: str, halves: list[str]) -> str:
     """The function that adds up a vector, by halves."""
     lines, name = [], "v"
     for number, half in enumerate(halves):
         lines.append(f"const {half} h{number} = {name}.lo + {name}.hi;")
         name = f"h{number}"
-    return f"DEVICE {acc} total({lanes.type} v) {{ {' '.join(lines)} return {name}.lo + {name}.hi; }}"
+    return f"DEVICE {acc} total({vector} v) {{ {' '.join(lines)} return {name}.lo + {name}.hi; }}"

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from tesserack.backends import Launch, LaunchPlan
 
+from tesserack_kernelgen.chunks import launch_chunks
 from tesserack_kernelgen.dtypes import STORAGE, name_of
 from tesserack_kernelgen.kernel import Kernel, Tensor
 from tesserack_kernelgen.layout import contiguous, coordinates
 from tesserack_kernelgen.templates import _block, _dots, _panel
-from tesserack_kernelgen.templates._chunks import launch_chunks
 from tesserack_kernelgen.templates._factor import Factor, FactorText
 
 if TYPE_CHECKING:

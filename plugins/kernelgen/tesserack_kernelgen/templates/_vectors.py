@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from tesserack_kernelgen.chunks import CHUNK, launch_chunks
 from tesserack_kernelgen.dtypes import ITEMSIZE, STORAGE, name_of
 from tesserack_kernelgen.kernel import Kernel
 from tesserack_kernelgen.layout import coordinates, merge
-from tesserack_kernelgen.templates._chunks import CHUNK, launch_chunks
 from tesserack_kernelgen.vectors import STORED, costly, has_vectors, lanes_of, streams, vector_helpers, vector_program
 
 if TYPE_CHECKING:

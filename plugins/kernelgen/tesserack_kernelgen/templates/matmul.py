@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from tesserack.backends import Launch, LaunchPlan
+from tesserack.backends import LaunchPlan
 
-from tesserack_kernelgen.dtypes import accumulator, name_of
-from tesserack_kernelgen.kernel import Kernel
+from tesserack_kernelgen.dtypes import name_of
 from tesserack_kernelgen.layout import merge
+from tesserack_kernelgen.templates._by_vector import DEEP, LONG, by_vector
 from tesserack_kernelgen.templates._factor import Axis, Factor
 from tesserack_kernelgen.templates._product import Addend, Product, plan
 from tesserack_kernelgen.templates._registry import template
@@ -18,11 +18,6 @@ if TYPE_CHECKING:
     from tesserack_kernelgen.call import Call
 
 __all__ = ["accumulate_dtype", "linear", "matmul"]
-
-# Of products with vectors on serial devices.
-_LONG, _DEEP = 16, 8192  # terms of a sum, at least and at most: longer ones go by parts
-_SUMS = 64  # that an item has side by side
-_ITEM = 65536  # elements of the matrix that an item reads
 
 
 def accumulate_dtype(dtype: str) -> str:
@@ -59,71 +54,15 @@ def matmul(call: Call) -> Any:
         row = m == 1  # whether the vector stands on the left
         matrix, size, vector = (1, n, a.strides[-1]) if row else (0, m, b.strides[-2])
         along = b.strides[-2:][::-1] if row else a.strides[-2:]
-        if launch := _by_vector(call, matrix, (size, k), along, vector, steps[row]):
-            return LaunchPlan([launch])
+        dtype = name_of(out.dtype)
+        kept = accumulate_dtype(call.compute or dtype) == dtype
+        if kept and LONG <= k <= DEEP and size >= LONG and 1 in along:
+            return LaunchPlan([by_vector(call, matrix, (size, k), along, vector, steps[row])])
     if n < 16 <= m:  # as the transposed product, so that the longer side is the one of vectors
         left, right, m, n, steps, added = right, left, n, m, steps[::-1], added[::-1]
     addend = None if third is None else Addend(2, *added, zd)
     compute = accumulate_dtype(call.compute or name_of(out.dtype))
     return plan(call, Product((m, n, k), left, right, steps[0], (0, steps[1]), n, compute, batch, zc, addend))
-
-
-def _by_vector(
-    call: Call, matrix: int, sizes: tuple[int, int], strides: Sequence[int], step: int, out_step: int
-) -> Launch | None:
-    """A matrix, input ``matrix`` as (results, k), times a vector, on a serial device: nothing is brought together
-    first. Where results lie side by side some are added up at once, else lines of the matrix one by one."""
-    (n, depth), dtype = sizes, name_of(call.outputs[0].dtype)
-    if accumulate_dtype(call.compute or dtype) != dtype or not _LONG <= depth <= _DEEP or n < _LONG or 1 not in strides:
-        return None
-    kernel, c = Kernel(call, "vector_product"), accumulator(dtype)
-    x, v, out = kernel.input(matrix), kernel.input(1 - matrix), kernel.output(0)
-    count, length, by_out = kernel.own_index(n), kernel.own_index(depth), kernel.own_index(out_step)
-    by_step = kernel.index(step)
-    lines = strides[1] == 1
-    by = kernel.own_index(strides[0] if lines else strides[1])
-    beside = max(1, min(_ITEM // depth, n))
-    beside = beside if lines else -(-beside // _SUMS) * _SUMS
-    some = kernel.own_index(beside)
-
-    def factor(at: str) -> str:
-        return v.load(f"({at}) * {by_step}", c)
-
-    if lines:
-        halves = [_SUMS >> k for k in range(1, _SUMS.bit_length())]
-        tree = " ".join(f"UNROLL for (i32 j = 0; j < {h}; ++j) sums[j] += sums[j + {h}];" for h in halves)
-        loop = f"""for (idx o = from; o < to; ++o) {{
-    {c} sums[{_SUMS}];
-    for (i32 j = 0; j < {_SUMS}; ++j) sums[j] = 0;
-    const idx line = o * {by};
-    idx r = 0;
-    for (; r + {_SUMS} <= {length}; r += {_SUMS})
-      UNROLL
-      for (i32 j = 0; j < {_SUMS}; ++j) sums[j] += {x.load("line + r + j", c)} * {factor("r + j")};
-    for (; r < {length}; ++r) sums[0] += {x.load("line + r", c)} * {factor("r")};
-    {tree}
-    {out.store(f"o * {by_out}", "sums[0]", c)}
-  }}"""
-    else:
-        loop = f"""for (idx o = from; o < to; o += {_SUMS}) {{
-    const i32 many = to - o < {_SUMS} ? (i32)(to - o) : {_SUMS};
-    {c} sums[{_SUMS}];
-    for (i32 j = 0; j < {_SUMS}; ++j) sums[j] = 0;
-    if (many == {_SUMS})
-      for (idx r = 0; r < {length}; ++r) {{
-        const {c} f = {factor("r")};
-        UNROLL
-        for (i32 j = 0; j < {_SUMS}; ++j) sums[j] += f * {x.load(f"r * {by} + o + j", c)};
-      }}
-    else
-      for (idx r = 0; r < {length}; ++r)
-        for (i32 j = 0; j < many; ++j) sums[j] += {factor("r")} * {x.load(f"r * {by} + o + j", c)};
-    for (i32 j = 0; j < many; ++j) {{ {out.store(f"(o + j) * {by_out}", "sums[j]", c)} }}
-  }}"""
-    body = f"""
-  const idx from = (idx)GROUP(0) * {some}, to = {count} - from < {some} ? {count} : from + {some};
-  {loop}"""
-    return kernel.launch(body, (-(-n // beside),), (1,))
 
 
 @template("linear")

@@ -9,10 +9,10 @@ from typing import Any
 from tesserack.backends import Launch, LaunchPlan
 
 from tesserack_kernelgen.call import Call
+from tesserack_kernelgen.chunks import launch_chunks
 from tesserack_kernelgen.dtypes import ITEMSIZE, accumulator
 from tesserack_kernelgen.kernel import Kernel
 from tesserack_kernelgen.layout import contiguous, coordinates
-from tesserack_kernelgen.templates._chunks import launch_chunks
 from tesserack_kernelgen.templates._registry import template
 
 __all__ = ["nonzero", "searchsorted", "tril", "triu"]

@@ -9,11 +9,11 @@ from types import SimpleNamespace
 from tesserack.backends import Launch, LaunchPlan
 
 from tesserack_kernelgen.call import Call
+from tesserack_kernelgen.chunks import CHUNK, launch_chunks
 from tesserack_kernelgen.dtypes import ITEMSIZE, LOADED, REAL, name_of, register
 from tesserack_kernelgen.emit import DIVISIONS, program_text
 from tesserack_kernelgen.kernel import Kernel, Tensor
 from tesserack_kernelgen.layout import contiguous, coordinates, merge, uniform
-from tesserack_kernelgen.templates._chunks import CHUNK, launch_chunks
 from tesserack_kernelgen.templates._registry import template
 from tesserack_kernelgen.templates._transpose import transposed
 from tesserack_kernelgen.templates._vectors import by_vectors
