@@ -168,6 +168,14 @@ def alive(group: int) -> list[str]:
     return found
 
 
+def nobody_stays(group: int) -> None:
+    """Of a group whose first process has ended: the others, as Python's resource tracker, may need a moment."""
+    until = time.monotonic() + 10
+    while left := alive(group):
+        assert time.monotonic() < until, left
+        time.sleep(0.05)
+
+
 def test_ctrl_c_answers_what_was_accepted_and_leaves_nobody(tmp_path: Path) -> None:
     (tmp_path / "slow.py").write_text(SLOW)
     with serving(tmp_path, *WORDS) as server:
@@ -184,9 +192,7 @@ def test_ctrl_c_answers_what_was_accepted_and_leaves_nobody(tmp_path: Path) -> N
         said = server.log.read_text()
         assert "SIGINT: 1 requests to answer, no new ones" in said and said.endswith("stopped\n"), said
         assert "Traceback" not in said and "WARNING" not in said
-        until = time.monotonic() + 10
-        while alive(server.process.pid):
-            assert time.monotonic() < until, alive(server.process.pid)
+        nobody_stays(server.process.pid)
 
 
 def test_ctrl_c_twice_does_not_wait(tmp_path: Path) -> None:
@@ -211,7 +217,7 @@ def test_ctrl_c_twice_does_not_wait(tmp_path: Path) -> None:
         server.process.wait(20)  # of the fifty seconds that the model takes, and the thirty that it may
         asking.join()
         assert codes and codes[0] != 200
-        assert not alive(server.process.pid)
+        nobody_stays(server.process.pid)
 
 
 def test_a_worker_that_dies_takes_only_what_it_had_in_hand(tmp_path: Path, repository: Path) -> None:

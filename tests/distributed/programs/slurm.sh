@@ -3,7 +3,15 @@
 # To be started by `unshare -n -m -p -f --mount-proc`: everything here, daemons and files, ends with it.
 set -e
 place=$(mktemp -d /tmp/slurm.XXXXXX)
-trap 'rm -rf "$place"' EXIT
+# Daemons may still write there: again for two seconds, and never what decides the status.
+clear_up() {
+  for _ in $(seq 20); do
+    rm -rf "$place" 2>/dev/null && return
+    sleep 0.1
+  done
+  return 0
+}
+trap clear_up EXIT
 mount -t tmpfs tmpfs /run
 ip link set lo up
 ip addr add 127.0.0.2/8 dev lo
