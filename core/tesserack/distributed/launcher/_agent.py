@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
-from tesserack.distributed.launcher._meeting import Meeting, Place
+from tesserack.distributed.launcher._meeting import JobEnded, Meeting, Place
 from tesserack.distributed.launcher._options import LaunchConfig
 
 __all__ = ["Agent", "ChildFailedError"]
@@ -82,6 +82,10 @@ def _send(rank: _Rank, number: int) -> None:
         os.killpg(rank.process.pid, number)
 
 
+def _say(what: str) -> None:
+    print(f"tesserack launch: {what}", file=sys.stderr, flush=True)
+
+
 class Agent:
     """Starts ``config.nproc_per_node`` ranks and sees them to their end."""
 
@@ -90,35 +94,40 @@ class Agent:
         self._ranks: list[_Rank] = []
         self._threads: list[threading.Thread] = []
         self._temporary: str | None = None
+        self._written: set[Path] = set()  # folders of logs
         self._asked_to_stop = self._times_asked = 0
 
     def run(self) -> None:
         """Until all ranks have ended well. ``ChildFailedError`` where they do not, ``DistError`` where nobody comes."""
-        config = self.config
-        with self._signals(), Meeting(config) as meeting:
-            for attempt in range(config.max_restarts + 1):
-                place = meeting.join(attempt)
-                port = place.port or config.master_port or _free_port()
-                try:
-                    self._start(place, port, attempt)
-                    failures = self._watch(meeting)
-                finally:
-                    self._stop()
-                if self._asked_to_stop:
-                    raise SystemExit(128 + self._asked_to_stop)
-                if failures is None:
-                    meeting.done()
-                    return
-                meeting.failed()
-                if attempt < config.max_restarts:
-                    told = _listed(failures) or "another machine"
-                    print(
-                        f"tesserack launch: {told}; starting again ({config.max_restarts - attempt - 1} left)",
-                        file=sys.stderr,
-                        flush=True,
-                    )
-            meeting.give_up(_listed(failures or {}) or "ranks of another machine failed too often")
-            raise ChildFailedError(config.command[0], failures or {})
+        with self._signals():
+            try:
+                with Meeting(self.config, lambda: self._asked_to_stop) as meeting:
+                    while not self._attempted(meeting):
+                        pass
+            except JobEnded:
+                _say("the others have come to the end; there was no place for this machine")
+
+    def _attempted(self, meeting: Meeting) -> bool:
+        """Start the ranks and see them to their end: whether that was a good one, and not to be begun again."""
+        place = meeting.join()
+        port = place.port or self.config.master_port or _free_port()
+        try:
+            self._start(place, port, meeting.restarts)
+            failures, over = self._watch(meeting)
+            if self._asked_to_stop:
+                meeting.leaving()
+            again = not failures or meeting.failed(_listed(failures))  # others hear of it before ranks here have ended
+        finally:
+            self._stop()
+        if self._asked_to_stop:
+            raise SystemExit(128 + self._asked_to_stop)
+        if not failures and not over:
+            return meeting.done()
+        if not again:
+            raise ChildFailedError(self.config.command[0], failures)
+        left = max(self.config.max_restarts - meeting.restarts, 0)
+        _say(f"{_listed(failures) or over}; starting again ({left} left)")
+        return False
 
     # --- one attempt ------------------------------------------------------------------------------------------------
 
@@ -134,8 +143,7 @@ class Agent:
         return [*run, config.command[0], "--", *config.command[1:]]
 
     def _environment(self, place: Place, port: int, local: int, attempt: int) -> dict[str, str]:
-        per_node, size = self.config.nproc_per_node, place.nodes * self.config.nproc_per_node
-        rank = place.node * per_node + local
+        per_node, size, rank = self.config.nproc_per_node, place.size, place.first + local
         told = {
             "LOCAL_RANK": local,
             "RANK": rank,
@@ -176,7 +184,7 @@ class Agent:
             for stream in (output, errors):
                 if isinstance(stream, int) and stream >= 0:
                     os.close(stream)
-            self._ranks.append(_Rank(place.node * self.config.nproc_per_node + local, local, process))
+            self._ranks.append(_Rank(place.first + local, local, process))
 
     def _streams(self, local: int, attempt: int) -> tuple[Any, Any]:
         """Where a rank's output and errors go: our own, a file, or both."""
@@ -192,12 +200,14 @@ class Agent:
             if not (alone | both) & bit:
                 streams.append(None)
                 continue
-            file = (folder / name).open("wb", buffering=0)
+            # Begun again since a machine came or went, an attempt goes on in its file.
+            file = (folder / name).open("ab" if folder in self._written else "wb", buffering=0)
             if both & bit:
                 streams.append(self._teed(file, shown, f"[{config.role}{local}]:"))
             else:
                 streams.append(os.dup(file.fileno()))
                 file.close()
+        self._written.add(folder)
         return streams[0], streams[1]
 
     def _logs(self) -> str:
@@ -222,8 +232,9 @@ class Agent:
         self._threads.append(thread)
         return writing
 
-    def _watch(self, meeting: Meeting) -> dict[int, str] | None:
-        """None once all have ended well, else why ranks failed (nothing where another machine's did)."""
+    def _watch(self, meeting: Meeting) -> tuple[dict[int, str], str]:
+        """Why ranks failed, by rank, and why all are to begin again though none here did: neither where all ended
+        well."""
         left = list(self._ranks)
         while left and not self._asked_to_stop:
             ended = [rank for rank in left if rank.process.poll() is not None]
@@ -232,14 +243,14 @@ class Agent:
                 for rank in left:
                     if code := rank.process.poll():
                         failed[rank.number] = _why(code)
-                return failed
+                return failed, ""
             left = [rank for rank in left if rank not in ended]
-            if meeting.others_failed():
-                return {}
+            if over := meeting.over():
+                return {}, over
             if left:
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     left[0].process.wait(self.config.monitor_interval)
-        return None
+        return {}, ""
 
     def _stop(self) -> None:
         """End what still runs, and what failed ranks have left: asked first, then ended."""

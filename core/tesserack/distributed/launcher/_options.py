@@ -5,7 +5,9 @@ from __future__ import annotations
 import argparse
 import os
 import uuid
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 __all__ = ["LaunchConfig", "make_parser", "parse"]
 
@@ -26,6 +28,10 @@ class LaunchConfig:
     rdzv_endpoint: str = ""
     rdzv_id: str = "none"
     rdzv_timeout: float = 600.0
+    last_call: float = 5.0  #: seconds that those who are enough wait for more
+    keep_alive_interval: float = 5.0  #: seconds between a machine's signs of life
+    keep_alive_attempts: int = 3  #: as many may be missing
+    keeps_store: bool | None = None  #: whether the machines' store is here; None: if nobody has it yet
     max_restarts: int = 0
     monitor_interval: float = 0.1
     log_dir: str = ""
@@ -70,6 +76,30 @@ def _streams(text: str) -> dict[int, int]:
     return {int(rank): int(kind) for rank, _, kind in (part.partition(":") for part in text.split(","))}
 
 
+#: What ``--rdzv-conf`` is asked for, by the field that it sets.
+_CONF: dict[str, tuple[str, Callable[[str], Any]]] = {
+    "timeout": ("rdzv_timeout", float),
+    "join_timeout": ("rdzv_timeout", float),
+    "last_call_timeout": ("last_call", float),
+    "keep_alive_interval": ("keep_alive_interval", float),
+    "keep_alive_max_attempt": ("keep_alive_attempts", int),
+    "is_host": ("keeps_store", lambda text: text.lower() in ("1", "true", "t", "yes", "y")),
+}
+
+
+def _conf(text: str) -> dict[str, Any]:
+    """``KEY=VALUE,...`` as fields; other keys, of other kinds of meeting, are left out."""
+    found: dict[str, Any] = {}
+    for key, _, value in (pair.strip().partition("=") for pair in text.split(",")):
+        if key in _CONF:
+            field_name, kind = _CONF[key]
+            try:
+                found[field_name] = kind(value)
+            except ValueError:
+                raise argparse.ArgumentTypeError(f"expected a number for {key}, got {value!r}") from None
+    return found
+
+
 def make_parser() -> argparse.ArgumentParser:
     """The parser of the launcher's words."""
     parser = argparse.ArgumentParser(
@@ -78,10 +108,10 @@ def make_parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("--nnodes", type=_nodes, default=(1, 1), metavar="N|MIN:MAX", help="how many machines (default: 1)")
     add("--nproc-per-node", "--nproc_per_node", type=_processes, default=1, metavar="N", help="ranks on each; or auto")
-    add("--rdzv-backend", "--rdzv_backend", default="static", choices=("static", "c10d", "etcd"), help="how they meet")
+    add("--rdzv-backend", "--rdzv_backend", default=None, choices=("static", "c10d", "etcd"), help="how they meet")
     add("--rdzv-endpoint", "--rdzv_endpoint", default="", metavar="HOST:PORT", help="where they meet")
     add("--rdzv-id", "--rdzv_id", default="none", help="the job's name, the same on each machine")
-    add("--rdzv-conf", "--rdzv_conf", default="", metavar="KEY=VALUE,...", help="timeout=SECONDS")
+    add("--rdzv-conf", "--rdzv_conf", type=_conf, default={}, metavar="KEY=VALUE,...", help=", ".join(_CONF))
     add("--standalone", action="store_true", help="one machine, with a port that is free")
     add("--max-restarts", "--max_restarts", type=int, default=0, help="how often ranks that fail are started again")
     add("--monitor-interval", "--monitor_interval", type=float, default=0.1, help="seconds between looks at them")
@@ -124,7 +154,8 @@ def parse(words: list[str]) -> LaunchConfig:
     told = parser.parse_args(words)
     if told.no_python and told.module:
         parser.error("--no-python and --module: expected one of them")
-    settings = {key: value for key, _, value in (pair.partition("=") for pair in told.rdzv_conf.split(",")) if key}
+    # Machines that may come and go have no numbers of their own.
+    backend = told.rdzv_backend or ("c10d" if told.nnodes[0] < told.nnodes[1] and told.rdzv_endpoint else "static")
     config = LaunchConfig(
         [told.script, *told.arguments],
         how="program" if told.no_python else "module" if told.module else "script",
@@ -134,10 +165,9 @@ def parse(words: list[str]) -> LaunchConfig:
         node_rank=told.node_rank,
         master_addr=told.master_addr,
         master_port=told.master_port,
-        rdzv_backend=told.rdzv_backend,
+        rdzv_backend=backend,
         rdzv_endpoint=told.rdzv_endpoint,
         rdzv_id=told.rdzv_id,
-        rdzv_timeout=float(settings.get("timeout") or settings.get("join_timeout") or 600),
         max_restarts=told.max_restarts,
         monitor_interval=told.monitor_interval,
         log_dir=told.log_dir,
@@ -146,6 +176,7 @@ def parse(words: list[str]) -> LaunchConfig:
         role=told.role,
         torch=not told.no_torch,
         run_options=["--device", told.device] if told.device else [],
+        **told.rdzv_conf,
     )
     if told.standalone:
         config.min_nodes = config.max_nodes = 1
