@@ -38,6 +38,22 @@ def test_checkpoints_of_four_ranks_open_on_others(launch: Any, folder: Path) -> 
     assert found["grid"].tolist() == state["grid"].tolist()
 
 
+@pytest.mark.parametrize(("way", "ranks"), [("several", 2), ("failing", 3)])
+def test_saves_in_threads_leave_ranks_to_go_on(launch: Any, tmp_path: Path, way: str, ranks: int) -> None:
+    done = launch("async_saves.py", ranks, way, tmp_path)
+    assert done.returncode == 0 and done.stdout.count("DONE") == ranks, done.stderr[-3000:]
+
+
+def test_a_rank_killed_in_a_save_in_threads_leaves_the_one_before(launch: Any, tmp_path: Path) -> None:
+    done = launch("async_saves.py", 3, "killed", tmp_path)
+    assert done.returncode == 1 and "rank 1 was ended by the signal SIGKILL" in done.stderr, done.stderr[-3000:]
+    for rank in (0, 2):
+        assert f"TOLD {rank}: DistBackendError" in done.stdout and "rank 1 has ended" in done.stdout, done.stdout
+    found = {"weight": ts.zeros(30, 5), "step": 0}
+    dcp.load(found, checkpoint_id=tmp_path / "it")
+    assert bool((found["weight"] == 1).all()) and found["step"] == 1
+
+
 def saved(path: Path, **state: Any) -> Path:
     dcp.save(state, checkpoint_id=path)
     return path

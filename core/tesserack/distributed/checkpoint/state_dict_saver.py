@@ -27,7 +27,7 @@ Id = str | os.PathLike[str]
 
 
 class AsyncCheckpointerType(Enum):
-    """Where an asynchronous save runs: always in a thread here."""
+    """Where an asynchronous save runs. ``PROCESS`` is a thread here, too: copies and files need no interpreter."""
 
     THREAD = "thread"
     PROCESS = "process"
@@ -147,6 +147,7 @@ def _save(state_dict: dict[str, Any], writer: StorageWriter, given: SavePlanner 
 # --- asynchronously ---------------------------------------------------------------------------------------------------
 
 _groups: dict[Any, Any] = {}  # by group, one of the same ranks whose collectives are saves' alone
+_last: dict[Any, threading.Thread] = {}  # by group: its saves use one group's collectives, in order
 _under_way: set[threading.Thread] = set()
 
 
@@ -164,8 +165,8 @@ def async_save(
 ) -> Any:
     """As :func:`save`, from copies of the tensors and in a thread of its own: training may go on at once.
 
-    Returns a future of what :func:`save` returns; wait for it before the program ends, or before saving into the same
-    folder again. The ranks get a group of their own for it, so that all call this in the same order.
+    Returns a future of what :func:`save` returns, or of what it raises; wait for it before the program ends. The ranks
+    get a group of their own for it, so that all call this in the same order; saves of one group follow each other.
 
     >>> import tempfile, tesserack as ts
     >>> weight = ts.ones(2)
@@ -175,8 +176,6 @@ def async_save(
     """
     if not use_collectives:
         raise NotImplementedError("async_save: use_collectives=False is absent")
-    if async_checkpointer_type is not AsyncCheckpointerType.THREAD:
-        raise NotImplementedError("async_save: expected AsyncCheckpointerType.THREAD: saves run in a thread")
     writer = _writer(storage_writer, checkpoint_id)
     alone = _alone(no_dist)
     group = None if alone else _own_group(process_group)
@@ -188,17 +187,23 @@ def async_save(
     elif async_stager is not None and async_stager.should_synchronize_after_execute:
         async_stager.synchronize_staging()
     done: Future[Metadata] = Future()
+    before = _last.get(group)
 
     def run() -> None:
+        if before is not None:
+            before.join()
         try:
             done.set_result(_save(held, writer, planner, Together(group, alone)))
         except BaseException as error:
             done.set_exception(error)
         finally:
             _under_way.discard(thread)
+            if _last.get(group) is thread:
+                del _last[group]
 
     thread = threading.Thread(target=run, name="async_save")
     _under_way.add(thread)
+    _last[group] = thread
     thread.start()
     if staged is None:
         return done
