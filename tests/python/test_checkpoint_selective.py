@@ -49,6 +49,21 @@ def test_policies_keep_the_gradients_and_save_the_work(answer: CheckpointPolicy,
     assert ("sigmoid" in ran) and ran.count("matmul") == (0 if "RECOMPUTE" not in answer.name else 2)
 
 
+def test_a_policy_is_asked_once_for_each_operator(device: Any) -> None:
+    x, y = inputs(device)
+    for kept in ("aten::mm", "aten::sin", "nothing"):
+        asked: list[str] = []
+
+        def policy(context: Any, op: Any, *args: Any, kept: str = kept, asked: list[str] = asked) -> CheckpointPolicy:
+            asked.append(op.name())
+            return CheckpointPolicy.MUST_SAVE if op.name() == kept else CheckpointPolicy.PREFER_RECOMPUTE
+
+        contexts = functools.partial(create_selective_checkpoint_contexts, policy)
+        out = checkpoint(lambda a, b: (a @ b).sin().exp().sin(), x, y, use_reentrant=False, context_fn=contexts)
+        out.sum().backward()
+        assert asked == ["aten::mm", "aten::sin", "aten::exp", "aten::sin"]
+
+
 class _Counter:
     """Names of operators that reach the cards."""
 
@@ -263,6 +278,17 @@ def test_edges_stand_for_tensors(device: Any) -> None:
     assert [e.output_nr for e in edges] == [0, 1]
     grads = ts.autograd.grad(edges, x, [ts.ones_like(first), 3 * ts.ones_like(second)])
     assert grads[0][:3, 0].tolist() == [2, 6, 0]
+
+
+def test_edges_follow_a_leaf_that_takes_another_memory(device: Any) -> None:
+    x = ts.ones(3, device=device, requires_grad=True)
+    before = graph.get_gradient_edge(x)
+    with ts.no_grad():
+        x.set_(ts.ones(5, device=device))
+    edge = graph.get_gradient_edge(x)
+    assert edge.node is not before.node and edge == graph.get_gradient_edge(x)
+    (gradient,) = ts.autograd.grad((x * 2).sum(), edge)
+    assert gradient.tolist() == [2] * 5
 
 
 def test_edges_that_are_none(device: Any) -> None:

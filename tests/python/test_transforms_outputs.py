@@ -28,3 +28,15 @@ def test_strict_products_ask_every_output_to_depend_on_the_primals(device):
     _, pushed = jvp(lambda x: (x * other, x.sum()), (x,), (ts.ones_like(x),), strict=True)
     assert pushed[0].tolist() == other.tolist() and pushed[1].item() == 3
     assert jvp(lambda x: other.detach(), (x,), (x,))[1].tolist() == [0, 0, 0]
+
+
+@pytest.mark.parametrize("whole", [ts.Tensor.long, lambda x: x > 0, lambda x: (x.sin(), x.argmax())])
+def test_what_is_pulled_back_is_differentiable(device, whole):
+    x = ts.rand(3, device=device)
+    for call in (lambda: vjp(whole, x), lambda: jacrev(whole)(x)):
+        with pytest.raises(RuntimeError, match="has_aux"):
+            call()
+    _, pull, beside = vjp(lambda x: (x.sin(), whole(x)), x, has_aux=True)
+    assert ts.equal(pull(ts.ones_like(x))[0], x.cos()) and beside is not None
+    pushed = jvp(whole, (x,), (ts.ones_like(x),))[1]  # which has zeros for them
+    assert not (pushed[1] if isinstance(pushed, tuple) else pushed).any()

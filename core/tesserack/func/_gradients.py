@@ -125,6 +125,18 @@ def outputs_of(name: str, output: Any) -> list[Tensor]:
     return leaves
 
 
+def smooth_outputs_of(name: str, output: Any) -> list[Tensor]:
+    """The same of what is pulled back: an integer has no cotangent, so ``RuntimeError`` for one."""
+    leaves = outputs_of(name, output)
+    for leaf in leaves:
+        if not _differentiable(leaf):
+            raise RuntimeError(
+                f"{name}: expected a function that returns floating-point or complex tensors, got {leaf.dtype}; "
+                "return what has no derivative through has_aux"
+            )
+    return leaves
+
+
 def gradients(outputs: list[Tensor], inputs: list[Tensor], cotangents: list[Tensor] | None = None) -> list[Tensor]:
     """Recorded gradients by ``inputs``, zeros where an output does not depend on one."""
     used = [k for k, y in enumerate(outputs) if y.requires_grad]
@@ -265,7 +277,7 @@ def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
         inputs = [tracked(primal) for primal in primals]
         with guarded(primals):
             output, aux = split_aux("vjp", func(*inputs), has_aux)
-    outputs = outputs_of("vjp", output)
+    outputs = smooth_outputs_of("vjp", output)
     shape = tree_flatten(output)[1]
 
     def vjp_fn(cotangents: Any, retain_graph: bool = True, create_graph: bool | None = None) -> Any:

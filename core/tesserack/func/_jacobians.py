@@ -18,6 +18,7 @@ from tesserack.func._gradients import (
     outputs_of,
     push_forward,
     released,
+    smooth_outputs_of,
     split_aux,
     tensors_of,
     with_tracked,
@@ -74,7 +75,7 @@ def _jacobian(
             made, inputs = with_tracked(args, places)
             with guarded(args, kwargs), draws_refused(not draws):
                 output, aux = split_aux(name, func(*made, **kwargs), has_aux)
-            outputs = outputs_of(name, output)
+            outputs = (outputs_of if fill is _by_columns else smooth_outputs_of)(name, output)
             leaves, in_spec = tree_flatten(inputs)
             tensors_of(name, inputs, "the arguments")
             _, out_spec = tree_flatten(output)
