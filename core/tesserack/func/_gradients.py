@@ -98,8 +98,10 @@ def outer_gradients(*trees: Any) -> bool:
 
     Never under ``no_grad``, which a transform obeys in what it gives, not in what it does.
     """
-    if not ts.is_grad_enabled():
-        return False
+    return ts.is_grad_enabled() and _in_larger(*trees)
+
+
+def _in_larger(*trees: Any) -> bool:
     return depth() > 0 or any(isinstance(x, Tensor) and x.requires_grad for tree in trees for x in tree_leaves(tree))
 
 
@@ -272,7 +274,7 @@ def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
         if found is not NotImplemented:
             shown, pulls, *aux = found
             return (shown, partial(_pull, pulls), *aux)
-    keep = outer_gradients(primals)
+    larger, keep = _in_larger(primals), outer_gradients(primals)
     with level():
         inputs = [tracked(primal) for primal in primals]
         with guarded(primals):
@@ -289,7 +291,7 @@ def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
                 f"vjp: expected cotangents of shapes {[tuple(y.shape) for y in outputs]}, got "
                 f"{[tuple(c.shape) for c in given]}"
             )
-        inner = (keep and ts.is_grad_enabled()) or outer_gradients(given)
+        inner = (larger and ts.is_grad_enabled()) or outer_gradients(given)
         with level():
             leaves, spec = tree_flatten(inputs)
             found = _filled(leaves, gradients(outputs, [x for x in leaves if _differentiable(x)], given))

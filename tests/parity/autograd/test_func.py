@@ -92,6 +92,19 @@ def test_results_are_recorded_for_what_requires_gradients():
     np.testing.assert_allclose(*values)
 
 
+def test_products_of_what_ran_without_gradients_are_recorded():
+    values = []
+    for m in (ts, torch):
+        x = on(m, X).requires_grad_()
+        with m.no_grad():
+            y, pull = m.func.vjp(lambda v: v**2, x)
+            (inside,) = pull(m.ones_like(y))
+        (outside,) = pull(m.ones_like(y))
+        assert [t.requires_grad for t in (y, inside, outside)] == [False, False, True]
+        values.append(m.autograd.grad(outside.sum(), x)[0].tolist())
+    np.testing.assert_allclose(*values)
+
+
 ERRORS = [
     lambda m: m.func.grad(lambda x: x)(m.ones(2)),
     lambda m: m.func.grad(lambda x: x.sum(), argnums=1)(m.ones(2)),
