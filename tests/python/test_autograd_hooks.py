@@ -104,6 +104,28 @@ def test_hooks_are_told_by_tensor() -> None:
     assert x._backward_hooks is None
 
 
+def test_hooks_are_given_as_a_dict() -> None:
+    x, seen = leaf(1.0), []
+    y, plain = x * 2, ts.ones(1)
+    hooks: dict[str, Any] = {"first": seen.append}
+    for tensor in (x, y, plain):
+        tensor._backward_hooks = hooks  # type: ignore[attr-defined]
+        assert tensor._backward_hooks is hooks
+    hooks["second"] = lambda grad: grad * 10
+    y.backward(retain_graph=True)
+    assert [float(grad) for grad in seen] == [1, 20] and x.grad == 200
+    x._backward_hooks = None  # type: ignore[attr-defined]
+    y.backward()
+    assert len(seen) == 3 and x.grad == 220
+    for name in ("_backward_hooks", "_grad_fn", "data", "requires_grad"):
+        with pytest.raises(RuntimeError):
+            delattr(x, name)
+    z = x * 2
+    assert z._grad_fn is z.grad_fn  # type: ignore[attr-defined]
+    z._grad_fn = None  # type: ignore[attr-defined]
+    assert z.grad_fn is None and not z.requires_grad
+
+
 def test_removing_a_hook_may_free_what_holds_it() -> None:
     class Ends:
         def __init__(self, handle: Any) -> None:

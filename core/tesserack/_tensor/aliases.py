@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import weakref
 
 from tesserack import _native
 from tesserack._native import Tensor
@@ -254,10 +255,43 @@ def _set_grad(self: Tensor, value: Tensor | None) -> None:
     self.grad = value
 
 
+def _refuse_deletion(self: Tensor) -> None:
+    raise RuntimeError("expected an assignment of None: _grad_fn and _backward_hooks cannot be deleted")
+
+
+def _set_grad_fn(self: Tensor, value: None) -> None:
+    if value is not None:
+        raise TypeError(f"_grad_fn: expected None, which detaches the tensor, got {type(value).__name__}")
+    self.detach_()
+
+
+def _hooks(self: Tensor) -> Any:
+    given = self.__dict__.get("_given_hooks")
+    return self._tensor_hooks() if given is None else given  # type: ignore[attr-defined]
+
+
+def _set_hooks(self: Tensor, value: Any) -> None:
+    """Have the hooks of a dict run too, those that are put into it later included; None ends that."""
+    self.__dict__["_given_hooks"] = value
+    tensor = weakref.ref(self)
+
+    def run(grad: Tensor) -> Tensor:
+        current = tensor()
+        if current is None or current.__dict__.get("_given_hooks") is value:
+            for hook in list(value.values()):
+                found = hook(grad)
+                grad = grad if found is None else found
+        return grad
+
+    if value is not None and self.requires_grad:
+        self.register_hook(run)
+
+
 def install(cls: type[Tensor]) -> None:
     """Hang the methods on the class."""
     cls._grad = property(lambda self: self.grad, _set_grad)  # type: ignore[attr-defined]  # as programs spell grad
-    cls._backward_hooks = property(cls._tensor_hooks)  # type: ignore[attr-defined]  # as programs look for them
+    cls._grad_fn = property(lambda self: self.grad_fn, _set_grad_fn, _refuse_deletion)  # type: ignore[attr-defined]
+    cls._backward_hooks = property(_hooks, _set_hooks, _refuse_deletion)  # type: ignore[attr-defined]
     for name, module in _DELEGATES.items():
         member = _Delegate(module, name)
         member.__set_name__(cls, name)
