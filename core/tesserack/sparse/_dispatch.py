@@ -6,7 +6,7 @@ two steps of :mod:`tesserack.sparse._parts`, and are differentiated through them
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from tesserack import Tensor, _native
@@ -116,9 +116,12 @@ def assign(target: Tensor, source: Tensor, op: str, reshapes: bool = False) -> T
 
 
 def differentiable(
-    name: str, forward: Callable[..., Tensor], gradient: Callable[..., tuple[Any, ...]]
+    name: str, forward: Callable[..., Tensor], gradient: Callable[..., tuple[Any, ...]], saved: Sequence[str] = ()
 ) -> Callable[..., Tensor]:
-    """``forward`` with a gradient of its own where it is recorded: ``gradient(ctx, grad, *args)``, one per argument."""
+    """``forward`` with a gradient of its own where it is recorded: ``gradient(ctx, grad, *args)``, one per argument.
+
+    ``saved`` names the tensors among the arguments, as ``grad_fn._saved_self`` and its like.
+    """
 
     class Node(Function):
         _node_name = name
@@ -128,6 +131,9 @@ def differentiable(
             ctx.others = tuple(None if isinstance(arg, Tensor) else arg for arg in args)
             ctx.which = tuple(isinstance(arg, Tensor) for arg in args)
             ctx.save_for_backward(*(arg for arg in args if isinstance(arg, Tensor)))
+            if saved and not hasattr(type(ctx), f"_saved_{saved[0]}"):
+                for place, each in enumerate(saved):
+                    setattr(type(ctx), f"_saved_{each}", property(lambda ctx, place=place: ctx.saved_tensors[place]))
             return forward(*args)
 
         @staticmethod

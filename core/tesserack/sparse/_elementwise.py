@@ -259,7 +259,7 @@ def _gradient_as(grad: Tensor, factor: Tensor) -> Tensor:
     return to_coo(grad) if is_sparse(grad) else _from_dense(grad, parts_of(factor).sparse_dim)
 
 
-_product = differentiable("MulBackward0", lambda a, b: _multiply_tensors(a, b), _multiply_gradient)
+_product = differentiable("MulBackward0", lambda a, b: _multiply_tensors(a, b), _multiply_gradient, ("self", "other"))
 
 
 def _multiply_by_dense(self: Tensor, other: Tensor) -> Tensor:

@@ -80,3 +80,14 @@ def test_lists_of_tensors() -> None:
         x = m.arange(6.0).reshape(3, 2).requires_grad_()
         (index,) = x[m.tensor([2, 0])].grad_fn._saved_indices
         assert index.tolist() == [2, 0]
+
+
+@pytest.mark.filterwarnings("ignore:Sparse invariant")
+def test_sparse_products_keep_their_factors() -> None:
+    for m in (ts, torch):
+        x = m.sparse_coo_tensor(m.tensor([[1, 1]]), m.tensor([1.0, 2.0]), requires_grad=True)
+        with m.autograd.graph.save_on_cpu():
+            y = x * x
+        assert y.grad_fn._saved_self.is_sparse and y.grad_fn._saved_other.to_dense().tolist() == [0.0, 3.0]
+        y.to_dense().sum().backward()
+        assert x.grad.to_dense().tolist() == [0.0, 6.0]
