@@ -260,6 +260,19 @@ def test_once_differentiable() -> None:
         first.backward()
 
 
+def test_functions_tell_the_class_of_their_nodes() -> None:
+    class Passing(Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, grad):
+            return grad * 2
+
+    assert type(Passing.apply(ts.ones(1, requires_grad=True)).grad_fn) is Passing._backward_cls
+
+
 def test_saved_results_make_no_cycle() -> None:
     class SavesResult(Function):
         @staticmethod

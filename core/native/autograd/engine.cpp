@@ -396,8 +396,8 @@ private:
 
 Tensor initial_gradient(const Tensor& root, const Tensor& given, size_t i) {
   if (given.defined()) {
-    TS_CHECK(same(given.sizes(), root.sizes()), "Mismatch in shape: grad_output[", i, "] has a shape of ",
-             given.sizes(), " and output[", i, "] has a shape of ", root.sizes(), ".");
+    TS_CHECK(same(given.sizes(), root.sizes()), "Mismatch in shape: grad_output[", i, "] has a shape of torch.Size(",
+             given.sizes(), ") and output[", i, "] has a shape of torch.Size(", root.sizes(), ").");
     TS_CHECK(is_complex(given.dtype()) == is_complex(root.dtype()), "backward: gradient of dtype ", given.dtype(),
              " for output of dtype ", root.dtype());
     return given;
@@ -489,12 +489,14 @@ std::vector<Tensor> run_backward(TensorList roots, TensorList grads, TensorList 
   return captured;
 }
 
-bool will_run(const Node* node) {
+bool will_run(const Node* node, bool alone) {
   auto* running = static_cast<Scratch*>(thread_state().backward_running);
   TS_CHECK(running, "expected to be called during a backward");
   const int32_t at = running->index.find(const_cast<Node*>(node));
   if (at < 0) return false;
   const State& state = running->states[static_cast<size_t>(at)];
+  TS_CHECK(!alone || state.needed || state.captures.empty() || !state.node->accumulates_into(),
+           "expected a node that runs, got a leaf's, but we are currently running autograd.grad(), which does not");
   return state.needed || !state.captures.empty();
 }
 int64_t current_run() {

@@ -24,9 +24,11 @@ bool in_backward(); // this thread is inside run_backward
 void queue_callback(std::function<void()> callback);
 // Of the innermost run of this thread: -1 outside of one.
 int64_t current_run();
-bool will_run(const Node* node); // it is part of that run; RuntimeError outside of one
-bool run_keeps_graph();          // it was asked to retain what is saved
-bool run_has_inputs();           // it was asked for gradients of certain tensors, not for .grad of all leaves
-const Node* current_node();      // being evaluated by this thread; NULL outside
+// It is part of that run; RuntimeError outside of one, and of a leaf whose gradient is only caught if asked for
+// `alone`.
+bool will_run(const Node* node, bool alone = false);
+bool run_keeps_graph();     // it was asked to retain what is saved
+bool run_has_inputs();      // it was asked for gradients of certain tensors, not for .grad of all leaves
+const Node* current_node(); // being evaluated by this thread; NULL outside
 
 } // namespace ts

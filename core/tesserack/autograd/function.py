@@ -40,6 +40,13 @@ def use_vmap_rule(rule: Callable[[Any, tuple[Any, ...]], Any]) -> None:
     _vmap_rule[:] = [rule]
 
 
+class _NodeClass:
+    """The class of a function's nodes, ``Function._backward_cls``."""
+
+    def __get__(self, instance: Any, owner: type) -> type[FunctionCtx]:
+        return _native._node_class(owner.__name__)
+
+
 class Function:
     """Base class of custom differentiable operations.
 
@@ -105,6 +112,7 @@ class Function:
 
     vjp = backward
 
+    _backward_cls = _NodeClass()
     _backward_is_vjp = False
     generate_vmap_rule = False
 

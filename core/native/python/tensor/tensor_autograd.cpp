@@ -315,7 +315,7 @@ PyObject* py_will_run(PyObject*, PyObject* object) {
   return guarded([&] {
     Node* node = node_of(object);
     TS_CHECK_TYPE(node, "_will_run: expected a Node, got ", type_name(object));
-    return PyBool_FromLong(will_run(node));
+    return PyBool_FromLong(will_run(node, true));
   });
 }
 // _undo_versions(tensor, count): writes that are not to be seen in its version

@@ -36,6 +36,7 @@ from tesserack.compat.shims._parts import (
     _softmax,
     _softmax_backward_data,
     _unique,
+    _unique2,
     _weight_norm,
 )
 from tesserack.compat.shims._quantized import (
@@ -83,6 +84,7 @@ __all__ = [
     "_softmax",
     "_softmax_backward_data",
     "_unique",
+    "_unique2",
     "_weight_norm",
     "add",
     "addbmm",

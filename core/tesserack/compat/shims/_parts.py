@@ -85,6 +85,16 @@ def _unique(input: Tensor, sorted: bool = True, return_inverse: bool = False) ->
     return found if return_inverse else (found, input.new_empty(0, dtype=ts.int64))
 
 
+def _unique2(
+    input: Tensor, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The same, and how often each is there, or nothing."""
+    values, *rest = ts.unique(input, sorted=sorted, return_inverse=True, return_counts=True)
+    empty = input.new_empty(0, dtype=ts.int64)
+    inverse, counts = (x if wanted else empty for x, wanted in zip(rest, (return_inverse, return_counts), strict=True))
+    return values, inverse, counts
+
+
 def _is_functional_tensor(input: Tensor) -> bool:
     """Always False: nothing is rewritten while it runs."""
     return False
