@@ -267,7 +267,7 @@ def _set_grad_fn(self: Tensor, value: None) -> None:
 
 def _hooks(self: Tensor) -> Any:
     given = self.__dict__.get("_given_hooks")
-    return self._tensor_hooks() if given is None else given  # type: ignore[attr-defined]
+    return self._tensor_hooks() if given is None else given
 
 
 def _set_hooks(self: Tensor, value: Any) -> None:

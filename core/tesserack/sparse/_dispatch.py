@@ -7,6 +7,7 @@ two steps of :mod:`tesserack.sparse._parts`, and are differentiated through them
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 from tesserack import Tensor, _native
@@ -133,7 +134,7 @@ def differentiable(
             ctx.save_for_backward(*(arg for arg in args if isinstance(arg, Tensor)))
             if saved and not hasattr(type(ctx), f"_saved_{saved[0]}"):
                 for place, each in enumerate(saved):
-                    setattr(type(ctx), f"_saved_{each}", property(lambda ctx, place=place: ctx.saved_tensors[place]))
+                    setattr(type(ctx), f"_saved_{each}", property(partial(_saved_at, place)))
             return forward(*args)
 
         @staticmethod
@@ -150,6 +151,11 @@ def differentiable(
         return forward(*args)
 
     return run
+
+
+def _saved_at(place: int, ctx: Any) -> Tensor:
+    found: Tensor = ctx.saved_tensors[place]
+    return found
 
 
 def layout_name(t: Tensor) -> str:
