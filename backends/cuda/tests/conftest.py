@@ -6,6 +6,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+# families.py and planner.py are there.
+sys.path.append(str(Path(__file__).parents[3] / "plugins/kernelgen/tests"))
 sys.path.insert(0, str(Path(__file__).parent))
 
 import pytest

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent))
 
 import pytest
 import tesserack as ts

@@ -1,4 +1,4 @@
-"""A device that computes as the reference backend does, while every call is planned for CUDA too."""
+"""A device that computes as the reference backend does, while every call is planned in a dialect too."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import tesserack as ts
 import tesserack_reference
 from tesserack import _native
 from tesserack_kernelgen.card import Call
-from tesserack_kernelgen.cuda import CUDA
+from tesserack_kernelgen.dialect import Dialect
 from tesserack_kernelgen.record import Recorder
 from tesserack_kernelgen.templates import TEMPLATES
 
@@ -21,12 +21,12 @@ _numbers = itertools.count()
 
 
 class Planner(tesserack_reference.Reference):
-    """Registered under a name of its own; ``recorder.sources`` are the kernels that its calls take on CUDA."""
+    """Registered under a name of its own; ``recorder.sources`` are the kernels that its calls take."""
 
-    def __init__(self) -> None:
-        self.name = f"cudaplans{next(_numbers)}"
+    def __init__(self, dialect: Dialect) -> None:
+        self.name = f"{dialect.name}plans{next(_numbers)}"
         super().__init__()
-        self.recorder = Recorder(CUDA)
+        self.recorder = Recorder(dialect)
         self._kernels.update(tesserack_reference.backend._kernels)
         for op, template in TEMPLATES.items():
             known = tesserack_reference.backend._kernels.get(op)
