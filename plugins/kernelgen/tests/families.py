@@ -122,7 +122,15 @@ def training(device: str) -> None:
     ).sum().backward()
 
 
-FAMILIES = elementwise, reductions, indexing, products, convolutions, training
+def spectra(device: str) -> None:
+    for dtype in (ts.float32, ts.float64):
+        for n in (1, 7, 48, 2310, 34, 20000):
+            x = ts.ones(3, n, device=device, dtype=dtype)
+            z = ts.fft.rfft(x)
+            (ts.fft.ifft(z), ts.fft.irfft(z, n), ts.fft.hfft(z, n))
+
+
+FAMILIES = elementwise, reductions, indexing, products, convolutions, training, spectra
 
 
 _RECORDED: dict[tuple[str, str], dict[str, str]] = {}

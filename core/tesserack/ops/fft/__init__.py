@@ -1,8 +1,9 @@
 """Discrete Fourier transforms, with the names of ``torch.fft``.
 
 The transforms themselves are oneMKL's where the package ``mkl`` is installed (``pip install "tesserack-cpu[mkl]"``;
-``TESSERACK_FFT=scipy`` turns it off), or else pocketfft's, through SciPy or NumPy, on the host: tensors of other
-devices are copied there and back, which counts as a fallback. ``norm`` is "backward" (the inverse is scaled by 1/n),
+``TESSERACK_FFT=scipy`` turns it off), or else pocketfft's, through SciPy or NumPy, on the host. Cards with the kernel
+``fft_rows`` (OpenCL's and CUDA's) transform what lies there; tensors of others are copied to the host and back, which
+counts as a fallback. ``norm`` is "backward" (the inverse is scaled by 1/n),
 "ortho" (both by 1/sqrt(n)) or "forward".
 
 >>> import tesserack as ts

@@ -1,4 +1,4 @@
-"""Linear maps of Fourier transforms on host memory, each with its adjoint, which is its gradient.
+"""Linear maps of Fourier transforms, on the host or by a card's kernel, each with its adjoint, which is its gradient.
 
 A map is: arguments cut or padded with zeros along ``dims``, transformed without scale, scaled, cut or padded again. Its
 ``kind`` says between which numbers:
@@ -11,6 +11,7 @@ A map is: arguments cut or padded with zeros along ``dims``, transformed without
 
 from __future__ import annotations
 
+import contextlib
 import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import tesserack as ts
 from tesserack import _native
 from tesserack.autograd import Function
-from tesserack.ops.fft import _mkl
+from tesserack.ops.fft import _device, _mkl
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -188,6 +189,10 @@ def _compute(map: Map, x: Tensor) -> Tensor:
     if 0 in shape or 0 in x.shape:
         return ts.zeros(shape, dtype=dtype, device=x.device)
     sizes = _half_sizes(map) if map.kind in ("c2r", "h2r") else map.sizes
+    if _device.is_available(x):
+        given = _fitted(x.resolve_conj().resolve_neg(), map.dims, sizes)
+        with contextlib.suppress(NotImplementedError):  # the card may decline: counted below
+            return _fitted(_device.compute(map, given), map.dims, map.result).contiguous()
     if _mkl.is_available():
         made = _mkl.compute(map, _fitted(x.resolve_conj().resolve_neg(), map.dims, sizes))
         if made is not None:

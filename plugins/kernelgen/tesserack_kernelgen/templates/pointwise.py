@@ -15,8 +15,8 @@ from tesserack_kernelgen.emit import DIVISIONS, program_text
 from tesserack_kernelgen.kernel import Kernel, Tensor
 from tesserack_kernelgen.layout import contiguous, coordinates, merge, uniform
 from tesserack_kernelgen.templates._registry import template
-from tesserack_kernelgen.templates._transpose import transposed
 from tesserack_kernelgen.templates._vectors import by_vectors
+from tesserack_kernelgen.transpose import transposed
 
 __all__ = ["Elementwise", "copy_cast", "fill", "iota", "pointwise"]
 

@@ -14,7 +14,7 @@ import numpy as np
 
 import tesserack as ts
 from tesserack import nn
-from tesserack.testing.conformance.own import linalg
+from tesserack.testing.conformance.own import linalg, spectra
 from tesserack.testing.conformance.own.given import Given
 
 __all__ = ["CALLS", "Call"]
@@ -372,6 +372,12 @@ def _draw(run: Callable[[Any, ts.dtype], Any], *dtypes: str) -> Call:
     return Call("1,027 of them", lambda g: run(g.device, g.dtype), alike=True, dtypes=dtypes)
 
 
+_SPECTRA = (
+    *(("fft", 3, 64), ("ifft", 19, 30), ("fft", 1, 77), ("ifft", 2, 13), ("fft", 2, 34), ("fft", 1, 4096)),
+    *(("rfft", 5, 48), ("rfft", 2, 35), ("ihfft", 3, 10), ("irfft", 5, 48), ("irfft", 2, 35), ("hfft", 3, 10)),
+)
+
+
 CALLS: dict[str, tuple[Call, ...]] = {
     "grid_sample": _SAMPLED[::2],
     "grid_sample_backward": _SAMPLED[1::2],
@@ -412,6 +418,10 @@ CALLS: dict[str, tuple[Call, ...]] = {
     "cdist_backward": _DISTANCES,
     "pdist": _PAIRS,
     "pdist_backward": _PAIRS,
+    "fft_rows": tuple(
+        Call(f"{name}, {rows} x {n}", functools.partial(spectra.transform, name=name, rows=rows, n=n))
+        for name, rows, n in _SPECTRA
+    ),
     "csr_mm": (Call("9 x 130 by 130 x 21, an empty row", _sparse),),
     "scaled_matmul": tuple(
         Call(f"{name}, blocks of 32", functools.partial(_by_blocks, name=name), dtypes=()) for name in _STORED
