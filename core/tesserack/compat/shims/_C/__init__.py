@@ -41,7 +41,9 @@ def _current_graph_task_id() -> int:
 
 
 def _will_engine_execute_node(node: Any) -> bool:
-    """Whether a node is part of the backward that this thread runs. ``RuntimeError`` outside of one."""
+    """Whether a node is part of the backward that this thread runs. ``RuntimeError`` outside of one, and of no node."""
+    if isinstance(node, _native.Tensor):
+        raise RuntimeError("_will_engine_execute_node: expects an grad_fn, got a Tensor; give its .grad_fn")
     return bool(_native._will_run(node))
 
 
