@@ -37,77 +37,51 @@ def _is_smooth(n: int) -> bool:
     return n == 1
 
 
-def _uploaded(numbers: Any, like: Tensor) -> Tensor:
-    """Complex numbers as pairs, rounded once, on the device of ``like``."""
+def _on_circle(k: Any, n: int) -> Any:
+    """exp(-pi i k / n)."""
     import numpy as np
 
-    pairs = np.ascontiguousarray(numbers).view(np.float64).reshape(-1, 2)
-    name = "float64" if like.dtype in (ts.float64, ts.complex128) else "float32"
-    return ts.from_numpy(pairs.astype(name)).to(like.device)
+    return np.exp(-1j * np.pi / n * ((k + n) % (2 * n) - n))
 
 
-class _Tables:
-    """What transforms of one length need, made when first asked for; the last lengths are kept, by device and dtype."""
-
-    def __init__(self) -> None:
-        self._kept: dict[tuple[Any, ...], Any] = {}
-
-    def get(self, make: Any, n: int, like: Tensor) -> Any:
-        key = make, n, str(like.device), like.dtype.to_real()
-        found = self._kept.pop(key, None)
-        if found is None:
-            with ts.inference_mode(False):
-                found = make(n, like)
-            while len(self._kept) >= 32:
-                self._kept.pop(next(iter(self._kept)))
-        self._kept[key] = found
-        return found
+def _uploaded(numbers: Any, device: str, real: Any) -> Tensor:
+    """Complex numbers as pairs, on a device."""
+    with ts.inference_mode(False):
+        return ts.view_as_real(ts.from_numpy(numbers)).to(real).to(device)
 
 
-_tables = _Tables()
-
-
-def _roots(n: int, like: Tensor) -> Tensor:
+@functools.lru_cache(maxsize=32)
+def _roots(n: int, device: str, real: Any) -> Tensor:
     """exp(-2 pi i k / n) for k below n."""
     import numpy as np
 
-    return _uploaded(_on_circle(2 * np.arange(n, dtype=np.int64), n), like)
+    return _uploaded(_on_circle(2 * np.arange(n), n), device, real)
 
 
-def _on_circle(k: Any, n: int) -> Any:
-    """exp(-pi i k / n), of angles within an eighth turn, so that what is symmetric is so to the bit."""
-    import numpy as np
-
-    k = k % (2 * n)
-    eighth = (4 * k + n) // (2 * n)  # k / n nearest to a multiple of 1 / 2
-    angle = np.pi * ((2 * k - eighth * n) / (2 * n))
-    near = np.cos(angle) - 1j * np.sin(angle)
-    return near * np.array([1, -1j, -1, 1j])[eighth % 4]
-
-
-def _chirp(n: int, like: Tensor) -> tuple[Tensor, Tensor]:
+@functools.lru_cache(maxsize=32)
+def _chirp(n: int, device: str, real: Any) -> tuple[Tensor, Tensor]:
     """exp(-pi i j^2 / n), and the spectrum of its conjugate, which is even, at the length of the convolution."""
     import numpy as np
 
     length = 1 << (2 * n - 2).bit_length()
-    squares = np.arange(n, dtype=np.int64) ** 2 % (2 * n)
-    chirp = _on_circle(squares, n)
-    filled = np.zeros(length, dtype=np.complex128)
+    chirp = _on_circle(np.arange(n) ** 2, n)
+    filled = np.zeros(length, dtype=complex)
     filled[:n] = chirp.conj()
-    filled[length - n + 1 :] = chirp[1:][::-1].conj()
-    return ts.view_as_complex(_uploaded(chirp, like)), ts.view_as_complex(_uploaded(np.fft.fft(filled), like))
+    filled[length - n + 1 :] = filled[1:n][::-1]
+    made = (_uploaded(numbers, device, real) for numbers in (chirp, np.fft.fft(filled)))
+    return ts.view_as_complex(next(made)), ts.view_as_complex(next(made))
 
 
 def _launch(x: Tensor, n: int, kind: int, inverse: bool, scale: float) -> Tensor:
     if kind != _TO_HALF:
         x = ts.view_as_real(x)
-    found: Tensor = operators()["_fft_rows"](x, _tables.get(_roots, n, x), kind, inverse, scale)
+    found: Tensor = operators()["_fft_rows"](x, _roots(n, str(x.device), x.dtype), kind, inverse, scale)
     return found if kind == _FROM_HALF else ts.view_as_complex(found)
 
 
 def _bluestein(x: Tensor, n: int, inverse: bool, scale: float) -> Tensor:
     """Complex rows of any length."""
-    chirp, spectrum = _tables.get(_chirp, n, x)
+    chirp, spectrum = _chirp(n, str(x.device), x.dtype.to_real())
     if inverse:
         return _bluestein(x.conj(), n, False, scale).conj().resolve_conj()
     length = spectrum.numel()
