@@ -163,6 +163,22 @@ def test_too_large_to_allocate(device: str) -> None:
         ts.empty(2**50, device=device)
 
 
+FACTORIES = {
+    "linspace": lambda out: ts.linspace(1, 4, 4, out=out), "arange": lambda out: ts.arange(1.0, 5.0, out=out),
+    "logspace": lambda out: ts.logspace(0, 3, 4, base=2, out=out), "full": lambda out: ts.full((2, 2), 7.0, out=out),
+    "ones": lambda out: ts.ones(2, 2, out=out), "eye": lambda out: ts.eye(2, out=out),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FACTORIES)
+def test_out_writes_to_a_part_alone(device, name):
+    whole, dense = ts.full((2, 4), 9.0, device=device), ts.empty(2, 2, device=device)
+    part = whole[:, 1:3] if name in ("full", "ones", "eye") else whole.view(-1)[::2]
+    plain = FACTORIES[name](dense if part.dim() == 2 else dense.view(-1))
+    FACTORIES[name](part)
+    assert ts.equal(part, plain) and (whole == 9).sum().item() == 4
+
+
 def test_out_says_dtype_and_device(device):
     made = ts.full((3,), 7, dtype=ts.int32, device=device)
     assert ts.zeros(3, out=made) is made and made.tolist() == [0, 0, 0]

@@ -149,6 +149,7 @@ def test_zero_dim_mask_adds_a_dimension(device: str) -> None:
     x = ts.tensor(X, device=device)
     assert x[ts.tensor(True, device=device)].shape == (1, 3, 4, 5)
     assert x[ts.tensor(False, device=device)].shape == (0, 3, 4, 5)
+    assert x[ts.tensor(1, dtype=ts.uint8, device=device)].shape == (1, 3, 4, 5)
 
 
 D1 = np.array([[0, 1, 1], [1, 0, 0]])

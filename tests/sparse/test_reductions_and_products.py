@@ -48,6 +48,12 @@ def test_elements_without_sparse_dims_keep_their_dtype(dtype, device):
     assert ts.ones(2, dtype=dtype, device=device).to_sparse().select(0, 1).dtype is dtype
 
 
+def test_sums_of_sparse_integers_have_the_wider_dtype(device):
+    a, b = (ts.tensor([n], dtype=dtype, device=device).to_sparse() for n, dtype in ((5, ts.int8), (7, ts.uint8)))
+    for result, wanted in ((a - b, -2), (b - a, 2), (a + b, 12), (a * b, 35)):
+        assert result.dtype is ts.int16 and result.to_dense().tolist() == [wanted]
+
+
 def test_types_of_a_name_take_values_of_any_dtype(device):
     places, values = ts.tensor([[0, 1]], device=device), ts.tensor([1, 2], device=device)
     assert ts.sparse.DoubleTensor(places, values, (2,)).dtype is ts.int64
