@@ -36,6 +36,8 @@ def test_what_is_pulled_back_is_differentiable(device, whole):
     for call in (lambda: vjp(whole, x), lambda: jacrev(whole)(x)):
         with pytest.raises(RuntimeError, match="has_aux"):
             call()
+    alone = ts.ones(2, device=device)
+    assert not jacrev(lambda _: alone)(x).any() and not vjp(lambda _: alone, x)[1](alone)[0].any()
     _, pull, beside = vjp(lambda x: (x.sin(), whole(x)), x, has_aux=True)
     assert ts.equal(pull(ts.ones_like(x))[0], x.cos()) and beside is not None
     pushed = jvp(whole, (x,), (ts.ones_like(x),))[1]  # which has zeros for them

@@ -131,7 +131,7 @@ def smooth_outputs_of(name: str, output: Any) -> list[Tensor]:
     """The same of what is pulled back: an integer has no cotangent, so ``RuntimeError`` for one."""
     leaves = outputs_of(name, output)
     for leaf in leaves:
-        if not _differentiable(leaf):
+        if not (leaf.is_floating_point() or leaf.is_complex()):
             raise RuntimeError(
                 f"{name}: expected a function that returns floating-point or complex tensors, got {leaf.dtype}; "
                 "return what has no derivative through has_aux"
