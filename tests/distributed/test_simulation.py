@@ -138,7 +138,7 @@ def test_a_simulation_wants_no_group_and_a_rank_of_its_world() -> None:
     assert "tesserack.distributed.simulation" in sys.modules and not dist.is_initialized()
 
 
-@pytest.mark.parametrize("kind, ranks", [("ddp", 2), ("zero", 2), ("fsdp", 3), ("fully_shard", 2)])
+@pytest.mark.parametrize("kind, ranks", [("ddp", 2), ("zero", 2), ("fsdp", 3), ("fully_shard", 4), ("tensor", 4)])
 def test_memory_is_that_of_a_real_rank(launch: Any, kind: str, ranks: int) -> None:
     words = [sys.executable, str(PROGRAMS / "peaks.py"), kind, str(ranks)]
     environment = {key: value for key, value in os.environ.items() if key not in ("RANK", "WORLD_SIZE")}

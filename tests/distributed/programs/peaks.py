@@ -10,6 +10,7 @@ from tesserack.distributed.fsdp import FullyShardedDataParallel, fully_shard
 from tesserack.distributed.fsdp.wrap import ModuleWrapPolicy
 from tesserack.distributed.optim import ZeroRedundancyOptimizer
 from tesserack.distributed.simulation import Cluster, Link, simulate
+from tesserack.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 
 WIDTH = 128
 CLUSTER = Cluster(Link(3e-6, 300e9), Link(10e-6, 25e9), per_node=8)
@@ -28,6 +29,11 @@ def train(kind: str) -> None:
     model: nn.Module = nn.Sequential(*[Block() for _ in range(4)])
     if kind in ("ddp", "zero"):
         model = nn.parallel.DistributedDataParallel(model)
+    elif kind == "tensor":
+        plan = {"up": ColwiseParallel(), "down": RowwiseParallel()}
+        mesh = dist.init_device_mesh("cpu", (dist.get_world_size(),))
+        for block in model:
+            parallelize_module(block, mesh, plan)
     elif kind == "fsdp":
         model = FullyShardedDataParallel(model, auto_wrap_policy=ModuleWrapPolicy({Block}), use_orig_params=True)
     else:
