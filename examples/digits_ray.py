@@ -86,18 +86,23 @@ def main() -> None:
     parser.add_argument("--kill", type=int, default=-1, help="the step at which a worker fails (default: none)")
     parser.add_argument("--rank", type=int, default=1, help="which worker fails (default: 1)")
     parser.add_argument("--how", choices=("killed", "stopped", "raising"), default="killed", help="in which way")
+    parser.add_argument("--failures", type=int, default=1, help="how many there may be (default: 1)")
+    parser.add_argument("--timeout", type=float, default=30, help="seconds until a worker counts as stopped")
     parser.add_argument("--storage", help="where checkpoints lie (default: a folder that is removed)")
     args = parser.parse_args()
-    if not ray.is_initialized():
+    begin = not ray.is_initialized()
+    if begin:
         ray.init(num_cpus=args.workers, include_dashboard=False, object_store_memory=80_000_000)
     with tempfile.TemporaryDirectory() as folder:
         trainer = train.TesserackTrainer(
             loop,
             train_loop_config={"epochs": args.epochs, "at": args.kill, "rank": args.rank, "how": args.how},
-            tesserack_config=train.TesserackConfig(timeout=timedelta(seconds=30)),
+            tesserack_config=train.TesserackConfig(timeout=timedelta(seconds=args.timeout)),
             scaling_config=train.ScalingConfig(num_workers=args.workers),
             run_config=train.RunConfig(
-                name="digits", storage_path=args.storage or folder, failure_config=train.FailureConfig(max_failures=1)
+                name="digits",
+                storage_path=args.storage or folder,
+                failure_config=train.FailureConfig(max_failures=args.failures),
             ),
         )
         history = trainer.fit().metrics_history
@@ -105,7 +110,8 @@ def main() -> None:
     for epoch in range(args.epochs):
         told = history[epoch * steps : (epoch + 1) * steps]
         print(f"epoch {epoch + 1}  loss {sum(m['loss'] for m in told) / sum(m['scans'] for m in told):.5f}", flush=True)
-    ray.shutdown()
+    if begin:
+        ray.shutdown()
 
 
 if __name__ == "__main__":
