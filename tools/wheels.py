@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import zipfile
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 from archives import normalize
@@ -92,7 +93,7 @@ def check_sdist(project: Path, out: Path, *sources: str) -> None:
 
 
 def build_wheel(python: Path, project: Path, out: Path, *settings: str) -> Path:
-    """Build a wheel, isolated, and return its path."""
+    """Build a wheel, isolated, and return its path; ``pack`` is yet to come."""
     build = WHEELS / project.name
     # What configuring left belongs to the last Python and its environment; the objects of the core are for all.
     for stale in STALE:
@@ -101,7 +102,12 @@ def build_wheel(python: Path, project: Path, out: Path, *settings: str) -> Path:
     with tempfile.TemporaryDirectory(dir=out) as fresh:
         run(python, "-m", "pip", "wheel", "--quiet", "--no-deps", *options, "-w", fresh, project)
         (built,) = Path(fresh).glob("*.whl")
-        return normalize(built.replace(out / built.name), int(os.environ.get("SOURCE_DATE_EPOCH", 0)))
+        return built.replace(out / built.name)
+
+
+def pack(wheel: Path) -> Path:
+    """Compress a wheel as it is published."""
+    return normalize(wheel, int(os.environ.get("SOURCE_DATE_EPOCH", 0)))
 
 
 def check_wheel(wheel: Path) -> None:
@@ -160,8 +166,8 @@ def try_out(python: Path, wheels: list[Path], folder: Path) -> None:
     shutil.rmtree(folder)
 
 
-def try_generated(python: Path, core: Path, cpu: Path, out: Path) -> None:
-    """Build the wheels of the generator and of the backends on it, install them, and use what there is."""
+def build_generated(out: Path) -> dict[str, Path]:
+    """The wheels of the generator and of the backends on it."""
     wheels = {}
     for name, project in GENERATED.items():
         with tempfile.TemporaryDirectory(dir=out) as fresh:
@@ -171,13 +177,23 @@ def try_generated(python: Path, core: Path, cpu: Path, out: Path) -> None:
         print(f"{built.name}: {wheels[name].stat().st_size / MEGABYTE:.2f} MB", flush=True)
         if "-py3-none-" not in built.name:
             sys.exit(f"{built.name} should serve every Python: py3-none")
-    folder = out / "venv"
+    return wheels
+
+
+def try_generated(python: Path, core: Path, cpu: Path, wheels: dict[str, Path], folder: Path) -> None:
+    """Install the generator and the backends on it, and use what there is."""
     run(python, "-m", "venv", folder)
     there = folder / "bin" / "python"
     run(there, "-m", "pip", "install", "--quiet", core, cpu, wheels["kernelgen"], wheels["opencl"])
     run(there, "-m", "pip", "install", "--quiet", "--no-deps", wheels["cuda"])
     print(run(there, "-c", TRY_GENERATED, cwd=folder), end="", flush=True)
     shutil.rmtree(folder)
+
+
+def finish(trials: list[Future[None]]) -> None:
+    """What went wrong in one of these goes wrong here."""
+    for trial in trials:
+        trial.result()
 
 
 def main() -> None:
@@ -194,14 +210,23 @@ def main() -> None:
     for project, built in ((ROOT, "core-*"), (CPU, "cpu-*")):
         for folder in sorted((ROOT / "build").glob(built), key=lambda f: f.stat().st_mtime)[-1:]:
             reuse_objects(WHEELS / project.name, folder)
-    # For every processor, not only this one.
-    cpu_wheel = build_wheel(interpreters[-1], CPU, out, "cmake.define.TESSERACK_CPU_ISA=all")
-    check_wheel(cpu_wheel)
-    for python in interpreters:
-        core_wheel = build_wheel(python, ROOT, out, "cmake.define.TESSERACK_TESTS=OFF")
-        check_wheel(core_wheel)
-        try_out(python, [core_wheel, cpu_wheel], out / "venv")
-    try_generated(interpreters[-1], core_wheel, cpu_wheel, out)
+    # One after another in a thread of their own, beside the building of the next: these are work for one processor.
+    with ThreadPoolExecutor(1) as beside:
+        # For every processor, not only this one.
+        cpu_wheel = build_wheel(interpreters[-1], CPU, out, "cmake.define.TESSERACK_CPU_ISA=all")
+
+        def check_and_try(python: Path, core_wheel: Path) -> None:
+            check_wheel(pack(core_wheel))
+            try_out(python, [core_wheel, cpu_wheel], out / "venv")
+
+        trials = [beside.submit(lambda: check_wheel(pack(cpu_wheel)))]
+        for python in interpreters:
+            core_wheel = build_wheel(python, ROOT, out, "cmake.define.TESSERACK_TESTS=OFF")
+            trials.append(beside.submit(check_and_try, python, core_wheel))
+            finish([trial for trial in trials if trial.done()])
+        generated = build_generated(out)
+        finish(trials)
+    try_generated(interpreters[-1], core_wheel, cpu_wheel, generated, out / "venv")
     print(f"wheels passed on {len(interpreters)} Python versions")
 
 
