@@ -1,7 +1,8 @@
 # Each target sets itself up from a fresh machine: Python 3.10 or later, g++ and make are enough.
 #
 #   make demo [DEVICE=cpu] [EPOCHS=10] [DEMO_ARGS=...]   train the digits example
-#   make test [PARITY=1] [PYTEST_ARGS=...] [TESTS=...]   run every test; PARITY=1: those that compare with torch
+#   make test [PARITY=1] [PYTEST_ARGS=...] [TESTS=...]   run every test; PARITY=1: those that compare with torch;
+#                                                        FULL=1: every case of all of them
 #   make conform [DEVICE=cpu] [CONFORM_ARGS=...]         the conformance kit on a device, with a report in build/
 #   make bench [BENCH_ARGS=...]                          time side by side with torch
 #   make asan [ASAN_ARGS=...]                            build and test with sanitizers
@@ -36,9 +37,11 @@ WITH_TORCH = tests/parity $(shell grep -rlE --include='test_*.py' '(importorskip
   tests/nested tests/compat backends/cpu/tests plugins/audio/tests)
 TESTS ?= $(if $(PARITY),$(WITH_TORCH),$(EVERY))
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
-# Files stay whole, since their fixtures register devices, the largest go first; a thread that waits leaves its
+# Files stay whole, since their fixtures register devices, the longest go first; a thread that waits leaves its
 # processor to others.
-PYTEST := OMP_WAIT_POLICY=passive $(PY) -m pytest -n $(JOBS) --dist loadfile --durations 20 --durations-min 1
+PYTEST := OMP_WAIT_POLICY=passive $(PY) -m pytest -p tools.schedule -n $(JOBS) --dist loadfile --durations 20 --durations-min 1
+# Of tests of a dozen cases or more one in SHARE, others with every commit, where all folders are run; FULL=1: all.
+SHARE ?= $(if $(PARITY)$(filter-out $(EVERY),$(TESTS)),1,2)
 CPP = $(shell git ls-files '*.cpp' '*.h')
 
 .PHONY: demo test test-ranks test-cuda conform test-without-onednn bench docs lint format asan tsan wheels release build clean
@@ -49,7 +52,7 @@ demo: build $(STAMPS)/examples $(DEVICE_STAMP)
 test: build $(STAMPS)/test $(STAMPS)/examples $(STAMPS)/opencl $(STAMPS)/serving $(if $(PARITY),$(STAMPS)/torch)
 	@for folder in $$(ls -td build/core-*/ | head -n 1); do PATH="$(abspath $(VENV))/bin:$$PATH" \
 	  cmake --build $$folder --target tesserack_tests && $$folder/tesserack_tests || exit 1; done
-	$(PYTEST) --pyargs $(PYTEST_ARGS) $(TESTS)
+	$(PYTEST) --one-of $(SHARE) --pyargs $(PYTEST_ARGS) $(TESTS)
 
 conform: build $(STAMPS)/test $(DEVICE_STAMP)
 	$(PY) -m tesserack.testing.conform $(or $(DEVICE),cpu) --report build/conformance $(CONFORM_ARGS)

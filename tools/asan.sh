@@ -18,7 +18,8 @@ export PYTHONMALLOC=malloc TESSERACK_SANITIZED=1
 program=build/asan/core/tesserack_tests
 if [ -x $program ]; then $program; fi
 # Not the conformance kit, tests/generated, nn and parity: they repeat the same kernels and bindings with more values, and take most of the time.
+# Of tests of a dozen cases or more one case in three, others with another commit; FULL=1 runs all.
 if [ $# -eq 0 ]; then
-  set -- -q -n 2 tests/python tests/plugins tests/ops tests/graph tests/fx/test_staleness.py tests/robustness tests/fuzz tests/serialization backends/cpu/tests
+  set -- -q -n 2 -p tools.schedule --one-of 3 tests/python tests/plugins tests/ops tests/graph tests/fx/test_staleness.py tests/robustness tests/fuzz tests/serialization backends/cpu/tests
 fi
 exec env LD_PRELOAD="$preload" build/asan/venv/bin/python -m pytest -p no:cacheprovider "$@"
