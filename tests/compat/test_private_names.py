@@ -357,6 +357,10 @@ with tempfile.TemporaryDirectory() as folder:
     try:
         with _open_zipfile_writer(os.path.join(folder, "ended")) as writer:
             writer.write_record("r", bytearray(b"123"), 2)
+            try:
+                writer.write_record("s", b"12", 3)
+            except RuntimeError:
+                print("too few")
             raise EOFError
     except EOFError:
         opened = [os.path.realpath(f"/proc/self/fd/{f}") for f in os.listdir("/proc/self/fd")]
@@ -375,4 +379,4 @@ with tempfile.TemporaryDirectory() as folder:
 def test_archives_by_their_records(program):
     read = ["True ['a', 'c/d', 's', 'version']", "[0.0, 1.0, 2.0] {}", "no record"]
     first, second = ([line.format(name) for line in read] for name in ("name", "archive"))
-    assert program.run(ARCHIVES) == [*first, "True False", *second, "['r'] False", "True 8", "no archive"]
+    assert program.run(ARCHIVES) == [*first, "True False", *second, "too few", "['r'] False", "True 8", "no archive"]

@@ -57,8 +57,10 @@ PyObject* on_backward(PyObject*, PyObject* function) {
 
 } // namespace
 
+bool has_taker() { return g_on_backward != nullptr; }
+
 bool is_taken(const char* method, PyObject* self, PyObject* args, PyObject* kwargs, PyRef& result) {
-  if (!g_on_backward) [[likely]]
+  if (!has_taker()) [[likely]]
     return false;
   PyRef taker = PyRef::borrow(g_on_backward);
   result = PyRef::steal(PyObject_CallFunction(taker.get(), kwargs ? "sOOO" : "sOO", method, self, args, kwargs));

@@ -33,6 +33,7 @@ PyObject* wrap(Tensor t);
 PyObject* wrap_as(PyTypeObject* type, Tensor t);
 // Whether a call of a method was made by who captures the run; with its result or, NULL, an error.
 bool is_taken(const char* method, PyObject* self, PyObject* args, PyObject* kwargs, PyRef& result);
+bool has_taker(); // who may take calls
 // The tensor behind `o`; TypeError naming `what` otherwise.
 const Tensor& expect_tensor(PyObject* o, const char* what);
 // Lets the garbage collector look at a tensor that may be part of a cycle.

@@ -132,8 +132,10 @@ int set_requires_grad_property(PyObject* self, PyObject* value, void*) {
   return guarded([&] {
     if (!value) raise(PyExc_RuntimeError, "requires_grad must be a bool: it cannot be deleted");
     if (!PyBool_Check(value)) raise(PyExc_RuntimeError, "requires_grad must be a bool, got " + type_name(value));
-    PyRef given = checked(PyTuple_Pack(1, value)), found;
-    if (is_taken("requires_grad_", self, given.get(), nullptr, found)) return found ? 0 : -1;
+    if (has_taker()) {
+      PyRef given = checked(PyTuple_Pack(1, value)), found;
+      if (is_taken("requires_grad_", self, given.get(), nullptr, found)) return found ? 0 : -1;
+    }
     set_requires_grad(tensor_of(self), value == Py_True);
     return 0;
   });

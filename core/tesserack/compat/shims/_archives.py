@@ -36,7 +36,7 @@ class PyTorchFileWriter:
         self._written: list[str] = []
 
     def write_record(self, name: str, data: Any, size: int) -> None:
-        """The first ``size`` bytes of bytes or of a storage. ``RuntimeError`` for a name that there is."""
+        """The first ``size`` bytes of bytes or of a storage. ``RuntimeError`` for a name that there is, or too few."""
         if name in self._written:
             raise RuntimeError(f"write_record: expected a new name, got {name!r}, which has been written")
         if isinstance(data, int):
@@ -45,7 +45,10 @@ class PyTorchFileWriter:
             data = data.untyped()
         if isinstance(data, UntypedStorage):
             data = data.cpu()._whole(ts.uint8).numpy()
-        self._archive.add(f"{self._folder}/{name}", memoryview(data)[:size])
+        content = memoryview(data).cast("B")
+        if not 0 <= size <= len(content):
+            raise RuntimeError(f"write_record: expected at most the {len(content)} bytes of {name!r}, got size {size}")
+        self._archive.add(f"{self._folder}/{name}", content[:size])
         self._written.append(name)
 
     def write_end_of_file(self) -> None:
