@@ -205,6 +205,12 @@ ERRORS: dict[str, tuple[Callable[[str], Any], type[Exception], str]] = {
     "multinomial_none": (lambda d: ts.multinomial(ts.zeros(3, device=d), 1), RuntimeError, "sum of probabilities"),
     "multinomial_few": (lambda d: ts.multinomial(ts.tensor([1.0, 0.0], device=d), 3), RuntimeError, "n_sample >"),
     "multinomial_nan": (lambda d: ts.multinomial(ts.tensor([1.0, float("nan")], device=d), 1), RuntimeError, "nan"),
+    "multinomial_inf": (lambda d: ts.multinomial(ts.tensor([1.0, float("inf")], device=d), 1), RuntimeError, "inf"),
+    "multinomial_less": (
+        lambda d: ts.multinomial(ts.tensor([[2.0], [-1.0]], device=d), 1),
+        RuntimeError,
+        "element < 0",
+    ),
     "generator": (lambda d: ts.rand(2, generator=ts.Generator("meta"), device=d), RuntimeError, "generator"),
     "expanded": (lambda d: ts.zeros(1, device=d).expand(3).uniform_(), RuntimeError, "more than one element"),
 }

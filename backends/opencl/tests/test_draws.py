@@ -56,3 +56,17 @@ def test_integers(span: tuple[int, int], skipped: int) -> None:
         for n in COUNTS:
             draw = lambda device, n=n, dtype=dtype: ts.randint(*span, (n,), dtype=dtype, device=device)  # noqa: E731
             assert ts.equal(*_on_both(draw, skipped)), (dtype, n)
+
+
+def test_categories_take_few_launches_and_one_wait() -> None:
+    """Weights that are refused are told apart only where there are any."""
+    weights = ts.rand(4, 100, device="opencl")
+    for refused in (-1.0, float("inf"), float("nan"), 0.0):
+        wrong = weights.clone()
+        wrong[2] = refused
+        with pytest.raises(RuntimeError, match="sum of prob" if refused == 0 else "element < 0"):
+            ts.multinomial(wrong, 1)
+    ts.multinomial(weights, 3)
+    before = ts.opencl.kernel_statistics()["launches"]
+    ts.multinomial(weights, 3)
+    assert ts.opencl.kernel_statistics()["launches"] - before <= 8

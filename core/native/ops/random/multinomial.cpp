@@ -4,6 +4,7 @@
 #include "ops/common/check.h"
 #include "ops/common/copy.h"
 #include "ops/common/declare.h"
+#include "ops/pointwise/fused_programs.h"
 #include "ops/random/random_bits.h"
 #include "runtime/computed_dtypes.h"
 #include "tensor/geometry.h"
@@ -15,12 +16,21 @@ namespace {
 // Why what is declared here is computed by code.
 const char* const kCode = "draws numbers, then walks over sums of weights";
 
+// Sums along rows of what is NaN where a weight is negative or not finite.
+Tensor sums_of_weights(const Tensor& p) {
+  Tensor sums = empty_tensor(Dims{p.size(0)}, p.dtype(), p.device());
+  if (reduce_program_into(sums, TS_R_SUM, p, dim_set(IntSpan(Dims{-1}), 2, "multinomial"),
+                          program_of("x + (sqrt(x) - sqrt(x))")))
+    return sums;
+  Tensor root = ops::sqrt(p);
+  return ops::sum_dim(ops::add(p, ops::sub(root, root)), Dims{-1});
+}
+
 void check_weights(const Tensor& p) {
+  if (raw_truth(ops::all(ops::gt(sums_of_weights(p), Scalar(0))))) return; // one wait where all is well
   Tensor bad = ops::logical_not(ops::logical_and(ops::ge(p, Scalar(0)), ops::lt(p, Scalar(INFINITY))));
   TS_CHECK(!raw_truth(ops::any(bad)), "multinomial: probability tensor contains either `inf`, `nan` or element < 0");
-  Tensor totals = ops::sum_dim(p, Dims{-1});
-  TS_CHECK(!raw_truth(ops::any(ops::le(totals, Scalar(0)))),
-           "multinomial: invalid multinomial distribution (sum of probabilities <= 0)");
+  TS_CHECK(false, "multinomial: invalid multinomial distribution (sum of probabilities <= 0)");
 }
 
 // Inverse of the cumulative distribution.
@@ -31,20 +41,15 @@ Tensor with_replacement(const Tensor& p, int64_t n, Generator& g) {
   Tensor draws = ops::mul(uniform_tensor(Dims{p.size(0), n}, p.dtype(), p.device(), g), total);
   // Rounding may lift a draw to the total: it belongs to the last category with any weight.
   Tensor positions = searchsorted(raw_contiguous(cumulative), raw_contiguous(draws), false, true);
-  Tensor reached = ops::to_dtype(ops::ge(cumulative, total), DType::Int64);
-  Tensor last =
-      ops::sub(filled({}, Scalar(p.size(1)), DType::Int64, p.device()), ops::sum_dim(reached, Dims{-1}, true));
-  return ops::minimum(positions, last);
+  Tensor reached = ops::sum_dim(ops::ge(cumulative, total), Dims{-1}, true);
+  return ops::minimum(positions, ops::sub(filled({}, Scalar(p.size(1)), DType::Int64, p.device()), reached));
 }
 
 // The n smallest of exponential times with these rates come in the order of draws without replacement; what has no
 // weight comes last, where too little else is left, as in PyTorch.
 Tensor without_replacement(const Tensor& p, int64_t n, Generator& g) {
-  static const Op log1p("log1p");
-  Tensor times = ops::div(ops::neg(log1p(ops::neg(uniform_tensor(p.sizes(), p.dtype(), p.device(), g)))),
-                          p); // zero weight: infinite
-  Tensor never = ops::full(IntSpan(), Scalar(INFINITY), p.dtype(), p.device());
-  times = ops::where(ops::gt(p, Scalar(0)), times, never);
+  static const Op time_of_weight("time_of_weight");
+  Tensor times = time_of_weight(uniform_tensor(p.sizes(), p.dtype(), p.device(), g), p);
   return ops::topk.multi<2>(times, n, -1, false, true)[1];
 }
 
@@ -84,6 +89,12 @@ TS_OPERATORS(multinomial) {
       .out(kSameDtype)
       .doc("Indices drawn by the weights in each row of self, which need not sum to one. Without "
            "replacement, categories of no weight come when all others are drawn. Waits for the device.");
+  def("time_of_weight(Tensor self, Tensor weight) -> Tensor")
+      .pointwise("select(weight > 0, -log1p(-self), 1) / weight")
+      .not_differentiable()
+      .out()
+      .hidden()
+      .doc("When what has this rate happens first, drawn from [0, 1); infinite where it has no weight.");
 }
 
 } // namespace ts
