@@ -343,7 +343,8 @@ pb::dict describe_operator(const Operator& op) {
                   "pointwise"_a = op.pointwise != nullptr, "rule"_a = op.rule != nullptr,
                   "computes"_a = op.compute != nullptr, "kernel"_a = describe_kernel(op),
                   "decomposes"_a = op.decompose != nullptr, "code"_a = op.why_code, "effects"_a = describe_effects(op),
-                  "namespaces"_a = op.namespaces, "origin"_a = std::string(op.origin));
+                  "computes_in_out"_a = (op.out_rules & kComputesInOut) != 0, "namespaces"_a = op.namespaces,
+                  "origin"_a = std::string(op.origin));
 }
 
 // Functionality keys from the highest down, then backends with a kernel of their own for the operator.

@@ -27,9 +27,8 @@ OUT = [(n, f) for n, f in FORMS["out"].items() if samples.samples(f)]
 WITH_GRADIENT = [(n, f) for n, f in FORMS["inplace"].items() if f in DIFFERENTIABLE and not RECORDS[f]["view"]]
 
 
-# Those that compute in the dtype of out=, as in PyTorch; others may take one of the result's dtype alone, and say so.
-COMPUTED_IN_ITS_DTYPE = ("cumsum", "cumprod", "nansum", "prod.dim_int", "sum.dim")
 FEW = {"float32": 1e-4, "float16": 5e-2, "bfloat16": 2e-1}  # of second derivatives
+# By operators that take an out of the result's dtype alone.
 REFUSED = ("expected out of dtype", "Expected out tensor to have dtype")
 
 
@@ -92,11 +91,30 @@ def test_out(name: str, functional: str, card: Card) -> None:
                 assert r.shape == w.shape
                 same(r.to(w.dtype), w, f"{name}({sample}), {make.__name__}")
         # Factories make whatever dtype out= has.
-        refused = functional not in COMPUTED_IN_ITS_DTYPE and all(w.is_floating_point() for w in wanted)
-        if dtype == "float32" and [*sample.inputs()] and refused:
+        if dtype == "float32" and [*sample.inputs()] and all(w.is_floating_point() for w in wanted):
             outs = [ts.zeros(w.shape, dtype=ts.int64, device=card.device) for w in wanted]
-            with pytest.raises((RuntimeError, TypeError)):
-                cases.call(functional, args, {**kwargs, "out": as_out(outs, expected)})
+            check_integers(functional, args, kwargs, outs, as_out(outs, expected))
+
+
+def check_integers(functional: str, args: Any, kwargs: Any, outs: list[ts.Tensor], given: Any) -> None:
+    """Integers do not hold a result of real numbers, but for operators that compute in the dtype of out=."""
+    wanted = in_integers(functional, args, kwargs) if RECORDS[functional]["computes_in_out"] else None
+    if wanted is None:
+        with pytest.raises((RuntimeError, TypeError)):
+            cases.call(functional, args, {**kwargs, "out": given})
+        return
+    cases.call(functional, args, {**kwargs, "out": given})
+    for found, expected in zip(outs, wanted, strict=True):
+        same(found, expected, f"{functional} into integers")
+
+
+def in_integers(functional: str, args: Any, kwargs: Any) -> list[ts.Tensor] | None:
+    """What an operator gives that is asked for int64; None for one that then refuses, or gives real numbers."""
+    try:
+        made = cases.leaves(cases.call(functional, args, {**kwargs, "dtype": ts.int64}))
+    except (RuntimeError, TypeError):
+        return None
+    return made if all(x.dtype is ts.int64 for x in made) else None
 
 
 def as_out(outs: list[ts.Tensor], expected: Any) -> Any:
