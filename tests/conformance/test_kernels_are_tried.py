@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from conftest import conform
+from cards import conform
 from tesserack.testing.conformance.areas import REQUIRED
 from tesserack.testing.conformance.own.kernels import CALLS
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import faults
 import pytest
-from conftest import late_cards
+from cards import late_cards
 from faults import Fault
 from faults_habits import HABITS, OWN
 from faults_makers import MAKERS

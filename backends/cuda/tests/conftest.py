@@ -12,7 +12,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import pytest
 import tesserack as ts
-from simulated import Simulated
+from simulated import NAME, Simulated
 from simulated_cublaslt import CublasLt
 from simulated_cudnn import SimulatedCudnn
 from simulated_nccl import SimulatedNccl
@@ -20,8 +20,6 @@ from tesserack import _native
 from tesserack.backends import _loader
 from tesserack_cuda import set_up
 from tesserack_cuda.backend import CUDA
-
-NAME = "simulatedcuda"
 
 
 @pytest.fixture(scope="session")

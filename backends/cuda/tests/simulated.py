@@ -24,7 +24,9 @@ from simulated_graphs import Capture, Graphs
 from simulated_pool import Pool
 from tesserack_cuda.driver import Driver
 
-__all__ = ["Simulated", "SimulatedError"]
+__all__ = ["NAME", "Simulated", "SimulatedError"]
+
+NAME = "simulatedcuda"  # of the device, in tests
 
 _LAUNCH = ctypes.CFUNCTYPE(
     ctypes.c_int, ctypes.c_void_p, *[ctypes.c_uint] * 7, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p

@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tesserack as ts
-from conftest import NAME
-from simulated import Simulated
+from simulated import NAME, Simulated
 from tesserack import _native
 from tesserack_cuda.communicator import AVERAGE, DTYPES, KINDS
 from tesserack_cuda.communicator_table import Collective, Table

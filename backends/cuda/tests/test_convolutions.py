@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 import tesserack as ts
-from conftest import NAME
-from simulated import Simulated
+from simulated import NAME, Simulated
 from simulated_cudnn import COMPILATION, DOWN_CONVERT, NONDETERMINISTIC, TENSOR_CORE, SimulatedCudnn
 from tesserack import _native
 

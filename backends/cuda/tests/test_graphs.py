@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 import tesserack as ts
-from conftest import NAME
-from simulated import Simulated
+from simulated import NAME, Simulated
 
 pytestmark = pytest.mark.usefixtures("no_fallback")
 

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tesserack as ts
-from conftest import NAME
-from simulated import Simulated
+from simulated import NAME, Simulated
 from tesserack import _native
 
 pytestmark = pytest.mark.usefixtures("no_fallback")
