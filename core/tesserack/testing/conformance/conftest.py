@@ -33,6 +33,12 @@ def thorough(request: pytest.FixtureRequest) -> bool:
     return bool(request.config.getoption("--tesserack-thorough"))
 
 
+@pytest.fixture(scope="session")
+def quick(request: pytest.FixtureRequest) -> bool:
+    """Whether a sample of dtypes and layouts will do."""
+    return bool(request.config.getoption("--tesserack-quick"))
+
+
 @pytest.fixture(autouse=True)
 def _real_numbers(card: Card) -> Iterator[None]:
     """Where a test names no dtype, the device's own real numbers."""

@@ -12,7 +12,11 @@ from collections.abc import Sequence
 from tesserack.testing import cases
 from tesserack.testing.conformance.areas import entry_point
 
-__all__ = ["is_covered", "layouts_of"]
+__all__ = ["QUICK_DTYPES", "is_covered", "layouts_of", "leads_quickly", "stands_beside_many"]
+
+#: What a quick run tries, beside one dtype of real numbers.
+QUICK_DTYPES = ("int64", "bool")
+_QUICK_LEADS = 3  # in a quick run one in so many is tried in all layouts, of operators that one kernel computes
 
 _LEADING = ("float32", "int64", "bool")
 _REAL = tuple(dtype for dtype in cases.FLOATING if dtype not in _LEADING)
@@ -48,3 +52,22 @@ def layouts_of(name: str, dtype: str, lead: str = "float32") -> tuple[str, ...]:
     """
     every = (*cases.LAYOUTS, "expanded")
     return every if dtype == lead else (every[0], _turn(every[1:], name, dtype))
+
+
+def stands_beside_many(name: str) -> bool:
+    """Whether the kernel that computes an operator computes dozens of others too: a quick run tries few of them in all
+    layouts, and few at other dtypes than real numbers.
+
+    >>> stands_beside_many("exp"), stands_beside_many("cumsum")
+    (True, False)
+    """
+    return entry_point(name) == "pointwise"
+
+
+def leads_quickly(name: str) -> bool:
+    """Whether a quick run tries an operator in all layouts.
+
+    >>> leads_quickly("cumsum")
+    True
+    """
+    return not stands_beside_many(name) or zlib.crc32(name.encode()) % _QUICK_LEADS == 0

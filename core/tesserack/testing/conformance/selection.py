@@ -10,14 +10,13 @@ import pytest
 from tesserack.testing import expected_failures
 from tesserack.testing.conformance.areas import AREAS
 from tesserack.testing.conformance.card import REALS
-from tesserack.testing.conformance.covering import is_covered
+from tesserack.testing.conformance.covering import QUICK_DTYPES, is_covered, stands_beside_many
 
 __all__ = ["KNOWN_GAPS", "expect", "in_order", "is_thinned", "prepare", "properties_of"]
 
 # What the core itself is known to lack, on every device.
 KNOWN_GAPS = Path(__file__).with_name("known_gaps.txt")
 
-_QUICK_DTYPES = ("int64", "bool")  # and one of real numbers
 # In a quick run one in so many of the tests that remain of these, spread evenly.
 _QUICK_SHARE = {
     "test_values": 2,
@@ -30,6 +29,7 @@ _QUICK_SHARE = {
     "test_inplace_gradient": 6,
     "test_out": 6,
 }
+_QUICK_BESIDE = 3  # and of those that one kernel computes with many others, at other dtypes than real numbers
 _MODULES = {area.module: area.name for area in AREAS.values() if area.name != "required"}
 
 
@@ -69,10 +69,13 @@ def is_thinned(item: Any, real: str = REALS[0]) -> bool:
 
 def _left_out(item: Any, area: str, counts: dict[str, int], real: str) -> bool:
     parameters = item.callspec.params if hasattr(item, "callspec") else {}
-    if parameters.get("dtype", real) not in (real, *_QUICK_DTYPES):
+    dtype = parameters.get("dtype", real)
+    if dtype not in (real, *QUICK_DTYPES):
         return True
     function = item.originalname
     share = 1 if area == "required" else _QUICK_SHARE.get(function, 1)
+    if area == "required" and function == "test_values" and dtype != real and stands_beside_many(parameters["name"]):
+        share, function = _QUICK_BESIDE, f"{function} beside {dtype}"
     counts[function] = counts.get(function, -1) + 1
     return counts[function] % share != 0
 

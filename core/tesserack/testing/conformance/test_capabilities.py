@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ import tesserack as ts
 from tesserack.testing import cases, samples
 from tesserack.testing.conformance.areas import REQUIRED
 from tesserack.testing.conformance.card import REALS, Card, Record
-from tesserack.testing.conformance.covering import layouts_of
+from tesserack.testing.conformance.covering import QUICK_DTYPES, layouts_of
 from tesserack.testing.conformance.exactly import expect, real
 from tesserack.testing.conformance.values import MADE, TIED
 
@@ -67,21 +67,30 @@ REPRESENTATIVE = {
 
 
 @pytest.mark.parametrize("entry", REQUIRED)
-def test_required_kernel(entry: str, card: Card, record: Record) -> None:
+def test_required_kernel(entry: str, card: Card, record: Record, quick: bool) -> None:
     """The backend has the kernel, and takes every layout and declared dtype without the cpu. A few operators here, each
-    dtype in two layouts: the tests of values ask the same of the others."""
+    dtype in two layouts, or in a quick run most dtypes once: the tests of values ask the same of the others."""
     record.case(op=entry, dtype="", direction="required")
     assert entry not in card.capabilities["missing"], f"{card.name} has no kernel {entry!r}, which is required"
     helped: dict[str, str] = {}
-    for operator in REPRESENTATIVE.get(entry, REQUIRED[entry]):
+    for operator, dtype, layout in tried(entry, card, quick):
+        call_all(operator, dtype, layout, card)
+        for name in ts.backends.fallbacks():
+            helped.setdefault(name, f"{operator} of {dtype}, {layout}")
+        ts.backends.reset_fallbacks()
+    assert entry not in helped, f"the required kernel {entry!r} ran on the cpu instead, first for {helped[entry]}"
+
+
+def tried(entry: str, card: Card, quick: bool) -> Iterator[tuple[str, str, str]]:
+    """Operators of a kernel, each with a dtype and a layout. A quick run has each dtype once, of the first operator,
+    and of others those that its tests of values have."""
+    for nth, operator in enumerate(REPRESENTATIVE.get(entry, REQUIRED[entry])):
         for dtype in cases.DTYPES:
             if card.supports(dtype) and card.supports(MADE.get(operator, dtype)):
-                for layout in (one for one in layouts_of(operator, dtype, card.real) if one in cases.LAYOUTS):
-                    call_all(operator, dtype, layout, card)
-                    for name in ts.backends.fallbacks():
-                        helped.setdefault(name, f"{operator} of {dtype}, {layout}")
-                    ts.backends.reset_fallbacks()
-    assert entry not in helped, f"the required kernel {entry!r} ran on the cpu instead, first for {helped[entry]}"
+                layouts = [one for one in layouts_of(operator, dtype, card.real) if one in cases.LAYOUTS]
+                if quick:
+                    layouts = layouts[: nth == 0 or dtype in (card.real, *QUICK_DTYPES)]
+                yield from ((operator, dtype, layout) for layout in layouts)
 
 
 _ROW = (3.0, -1.0, 2.0, 2.0)
