@@ -122,6 +122,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items[:] = [kept[place] for place in in_order([item.nodeid for item in kept])]
 
 
+@pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Callable[..., Any]) -> Scheduling | None:
     """Only where files are to stay whole."""
     return Scheduling(config, log) if config.getvalue("dist") == "loadfile" else None

@@ -197,7 +197,10 @@ def test_required_kernels_are_those_without_which_operators_fail():
             launched.add(names[found[-1]])
     launched = {name for name in launched if not name.startswith("lapack_")}
     whole = {r["kernel"]["name"] for r in ts._native._operators() if r["kernel"] and not r["decomposes"]}
-    assert whole == {name for kernel in ("ctc_loss", "grid_sample") for name in (kernel, f"{kernel}_backward")}
+    assert whole == {
+        "fft_rows",  # asked for where a card has it alone
+        *(name for kernel in ("ctc_loss", "grid_sample") for name in (kernel, f"{kernel}_backward")),
+    }
     assert launched == {*ts._native._required_kernels()} == {*ops_command.REQUIRED}
 
 

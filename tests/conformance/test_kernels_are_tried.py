@@ -11,8 +11,8 @@ from cards import conform
 from tesserack.testing.conformance.areas import REQUIRED
 from tesserack.testing.conformance.own.kernels import CALLS
 
-# What the cpu backend leaves to other kernels, so that the simulated card, which is made of it, has them neither.
-ELSEWHERE = {"addmm", "baddbmm", "native_dropout", "scaled_dot_product_attention"}
+# What the cpu backend leaves to other kernels or the host, so that the simulated card made of it has neither.
+ELSEWHERE = {"addmm", "baddbmm", "fft_rows", "native_dropout", "scaled_dot_product_attention"}
 
 
 def test_every_kernel_that_the_core_asks_for_has_calls() -> None:

@@ -29,6 +29,8 @@ _LIBRARIES = ("libhiprtc.so", "libhiprtc.so.7", "libhiprtc.so.6", "libamdhip64.s
 class Compiler:
     """hiprtc, by ctypes. ``OSError`` where it is not installed.
 
+    Debian's (5.2) ends a process in which PoCL has compiled: each brings an LLVM of its own.
+
     Args:
         library: its name or path; those of ROCm 5 and later are tried unless one is given.
     """

@@ -2,9 +2,8 @@
 
 The transforms themselves are oneMKL's where the package ``mkl`` is installed (``pip install "tesserack-cpu[mkl]"``;
 ``TESSERACK_FFT=scipy`` turns it off), or else pocketfft's, through SciPy or NumPy, on the host. Cards with the kernel
-``fft_rows`` (OpenCL's and CUDA's) transform what lies there; tensors of others are copied to the host and back, which
-counts as a fallback. ``norm`` is "backward" (the inverse is scaled by 1/n),
-"ortho" (both by 1/sqrt(n)) or "forward".
+``fft_rows`` transform what lies there; tensors of others are copied to the host and back, which counts as a fallback.
+``norm`` is "backward" (the inverse is scaled by 1/n), "ortho" (both by 1/sqrt(n)) or "forward".
 
 >>> import tesserack as ts
 >>> ts.fft.irfft(ts.fft.rfft(ts.tensor([1.0, 2.0, 3.0])), n=3).tolist()
