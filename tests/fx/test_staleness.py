@@ -6,6 +6,7 @@ as a graph before, so that the graph is what could be stale.
 
 from __future__ import annotations
 
+import gc
 import os
 
 import pytest
@@ -74,3 +75,23 @@ def test_changes_between_calls_count(name, gear, monkeypatch):
         twin.undo()
         made.undo()
         os.environ.pop("TS_STALE", None)
+
+
+@pytest.mark.parametrize("gear", ["backend", "default"])
+def test_a_run_is_seen_whole_where_garbage_is_collected_at_any_time(gear):
+    held = {"n": 2.0}
+
+    def function(x):
+        return x.sin().cos().tan().exp().sin().cos().tan().exp().sin() * sum(held.values())
+
+    before = gc.get_threshold()
+    for threshold in range(1, 40):
+        compiled = ts.compile(function, backend=Backend() if gear == "backend" else "inductor")
+        held["n"] = 2.0
+        gc.set_threshold(threshold)
+        try:
+            compiled(X)
+        finally:
+            gc.set_threshold(*before)
+        held["n"] = 7.0
+        assert ts.equal(compiled(X), function(X)), threshold

@@ -148,8 +148,10 @@ class Watch:
     def __enter__(self) -> Watch:
         self._before = sys.getprofile()
         _running.append(self)
-        gc.callbacks.insert(0, self._collection_starts)
-        gc.callbacks.append(self._collection_stops)
+        # Making either may collect: no start may be told whose stop is not.
+        starts, stops = self._collection_starts, self._collection_stops
+        gc.callbacks.append(stops)
+        gc.callbacks.insert(0, starts)
         if self.steps is not None:
             self.steps.__enter__()
         sys.setprofile(self._event)
