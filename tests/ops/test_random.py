@@ -152,6 +152,7 @@ def test_multinomial(device: str) -> None:
     assert counts[1] == 0 and abs(counts[2] - 0.75) < 0.02
     rows = ts.multinomial(ts.tensor([[1.0, 2.0, 0.0, 1.0]] * 50, device=device), 3).cpu().numpy()
     assert all(sorted(row) == [0, 1, 3] for row in rows.tolist())
+    assert not ts.multinomial(ts.tensor([[1.0, -0.0]] * 50, device=device), 1).any()
     few = ts.multinomial(ts.tensor([[0.0, 2.0, 0.0, 1.0]] * 50, device=device), 4).cpu().numpy()
     assert all(sorted(row) == [0, 1, 2, 3] and sorted(row[:2]) == [1, 3] for row in few.tolist())
     first = ts.multinomial(weights.expand(20000, 3), 1).cpu().numpy()

@@ -90,7 +90,7 @@ TS_OPERATORS(multinomial) {
       .doc("Indices drawn by the weights in each row of self, which need not sum to one. Without "
            "replacement, categories of no weight come when all others are drawn. Waits for the device.");
   def("time_of_weight(Tensor self, Tensor weight) -> Tensor")
-      .pointwise("select(weight > 0, -log1p(-self), 1) / weight")
+      .pointwise("select(weight > 0, -log1p(-self), 1) / abs(weight)") // of -0, too
       .not_differentiable()
       .out()
       .hidden()
