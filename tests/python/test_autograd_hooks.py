@@ -115,6 +115,8 @@ def test_hooks_are_given_as_a_dict() -> None:
     y.backward(retain_graph=True)
     assert [float(grad) for grad in seen] == [1, 20] and x.grad == 200
     x._backward_hooks = None  # type: ignore[attr-defined]
+    with pytest.raises(TypeError, match="_backward_hooks: expected a dict of hooks or None, got list"):
+        x._backward_hooks = []  # type: ignore[attr-defined]
     y.backward()
     assert len(seen) == 3 and x.grad == 220
     for name in ("_backward_hooks", "_grad_fn", "data", "requires_grad"):

@@ -272,6 +272,11 @@ def _hooks(self: Tensor) -> Any:
 
 def _set_hooks(self: Tensor, value: Any) -> None:
     """Have the hooks of a dict run too, those that are put into it later included; None ends that."""
+    if value is None:
+        self.__dict__["_given_hooks"] = None
+        return
+    if not isinstance(value, dict):
+        raise TypeError(f"_backward_hooks: expected a dict of hooks or None, got {type(value).__name__}")
     self.__dict__["_given_hooks"] = value
     tensor = weakref.ref(self)
 
@@ -283,7 +288,7 @@ def _set_hooks(self: Tensor, value: Any) -> None:
                 grad = grad if found is None else found
         return grad
 
-    if value is not None and self.requires_grad:
+    if self.requires_grad:
         self.register_hook(run)
 
 
