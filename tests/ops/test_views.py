@@ -201,6 +201,8 @@ ERRORS: dict[str, tuple[Callable[[Any], Any], type[Exception], str]] = {
     "narrow_negative": (lambda t: t.narrow(0, 0, -1), RuntimeError, "non-negative"),
     "narrow_huge": (lambda t: t.narrow(0, 1, 2**63 - 1), RuntimeError, "exceeds dimension size"),
     "diagonal": (lambda t: t.diagonal(0, 1, 1), RuntimeError, "identical"),
+    "diag_embed_huge": (lambda t: t.diag_embed(2**63 - 1), RuntimeError, "too large"),
+    "diagflat_lowest": (lambda t: t.diagflat(-(2**63)), RuntimeError, "too large"),
     "unfold_size": (lambda t: t.unfold(0, 3, 1), RuntimeError, "maximum size"),
     "unfold_step": (lambda t: t.unfold(0, 1, 0), RuntimeError, "must be > 0"),
     "as_strided": (lambda t: t.as_strided((5, 5), (5, 1)), RuntimeError, "out of bounds"),

@@ -14,9 +14,10 @@ Tensor diag_embed(const Tensor& self, int64_t offset, int64_t dim1, int64_t dim2
   int64_t a = wrap_dim(dim1, ndim, "diag_embed"), b = wrap_dim(dim2, ndim, "diag_embed");
   TS_CHECK(a != b, "diag_embed: diagonal dimensions cannot be identical ", dim1, ", ", dim2);
   TS_CHECK(self.ndim() > 0, "diag_embed: expected a tensor with at least one dimension");
-  int64_t length, shift = offset < 0 ? -(offset + 1) + int64_t{1} : offset;
-  TS_CHECK(shift >= 0 && !__builtin_add_overflow(self.size(-1), shift, &length), "diag_embed: offset ", offset,
-           " is too large");
+  int64_t shift = offset, length;
+  TS_CHECK((offset >= 0 || !__builtin_sub_overflow(int64_t{0}, offset, &shift)) &&
+               !__builtin_add_overflow(self.size(-1), shift, &length),
+           "diag_embed: offset ", offset, " is too large");
   Dims sizes(self.sizes().first(static_cast<size_t>(self.ndim() - 1)));
   for (int64_t d : {std::min(a, b), std::max(a, b)}) sizes.insert(sizes.begin() + d, length);
   checked_numel(sizes);
