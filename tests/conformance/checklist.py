@@ -127,6 +127,9 @@ CHECKLIST: dict[str, dict[str, tuple[str, ...]]] = {
         "wrong for averages": ("undivided", "wholeaverages"),
         "wrong for uneven parts": ("even", "wordparts"),
         "wrong when a rank is late": ("hastysums", "hastyparts", "unmet"),
+        "out of the order of their stream: before, beside, or on another": (
+            *("beforestream", "besidestream", "livesources", "defaultstream"),
+        ),
         "wrong roots, places and large integers": ("fixed", "unplaced", "scattersfirst", "throughdoubles"),
         "more than one piece": ("firstpiece",),
         "NaN lost by maxima and minima of ranks": ("lostnan",),

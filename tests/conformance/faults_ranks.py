@@ -7,14 +7,15 @@ from faults import Fault
 __all__ = ["RANKS"]
 
 
-def joined(test: str, message: str, innocent: str) -> Fault:
+def joined(test: str, message: str, innocent: str = "") -> Fault:
     """Found in the area of ranks."""
     module = "test_ranks.py::"
-    wanted = " or ".join(name.partition("[")[0] for name in (test, innocent))
-    return Fault(("--areas", "ranks", "-k", f"({wanted})"), module + test, message, module + innocent)
+    wanted = " or ".join(name.partition("[")[0] for name in (test, innocent) if name)
+    return Fault(("--areas", "ranks", "-k", f"({wanted})"), module + test, message, innocent and module + innocent)
 
 
 _PLACES, _MESSAGES = "test_places_in_memory", "test_messages_and_barriers"
+_ORDER = "test_collectives_keep_to_their_stream"
 _EXACT = "test_whole_numbers_stay_exact"
 
 #: In the cards of ``mutants_ranks.py``.
@@ -55,6 +56,25 @@ RANKS: dict[str, Fault] = {
     ),
     "wordparts": joined(
         "test_uneven_parts[2]", "all_gather of uneven parts of float64 on wordparts: rank 0, element ", _EXACT
+    ),
+    "beforestream": joined(
+        f"{_ORDER}[default]",
+        "all_reduce on the default stream on beforestream, .*: does not wait for what the stream was given before: ",
+    ),
+    "besidestream": joined(
+        f"{_ORDER}[default]",
+        "all_reduce on the default stream on besidestream, .*: what the stream is given next does not wait for it: ",
+        _MESSAGES,
+    ),
+    "livesources": joined(
+        f"{_ORDER}[default]",
+        r"\w+ on the default stream on livesources, .*: reads its source when the stream has gone on: rank ",
+        _MESSAGES,
+    ),
+    "defaultstream": joined(
+        f"{_ORDER}[own]",
+        r"\w+ on a stream of its own on defaultstream, without a wait of the host: .*: rank \d, element",
+        f"{_ORDER}[default]",
     ),
     "unmet": joined(_MESSAGES, r"barrier on unmet: rank 0 left 0\.\d+ s before all came", _PLACES),
 }

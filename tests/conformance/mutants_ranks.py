@@ -41,11 +41,11 @@ class Meeting:
         return all_of_them
 
 
-class Joined(Mutant):
-    """Two devices of one process, whose ranks meet in its memory."""
+class Ranks:
+    """Ranks of one process, which meet in its memory: beside a backend, whose blocks are arrays of bytes."""
 
-    def __init__(self, name: str) -> None:
-        super().__init__(name)
+    def make_table(self) -> None:
+        """Fill in the communicator's table."""
         self.meetings: dict[bytes, Meeting] = {}
         self.members: dict[int, tuple[Meeting, int, int]] = {}  # with rank and size
         self.opening = threading.Lock()
@@ -60,9 +60,6 @@ class Joined(Mutant):
             ranks.CLOSE(lambda ctx, comm: None),
         )
         self.communicator_table = ctypes.addressof(self.table)
-
-    def probe(self) -> tuple[int, str]:
-        return 2, ""
 
     def open_(self, ctx: Any, device: int, identity: int, nbytes: int, rank: int, size: int, out: Any) -> int:
         with self.opening:
@@ -156,6 +153,17 @@ class Joined(Mutant):
 
     def barrier(self, c: Any, exchange: Callable[[Any], list[Any]], rank: int, size: int) -> None:
         exchange(None)
+
+
+class Joined(Ranks, Mutant):
+    """Two devices with a communicator."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.make_table()
+
+    def probe(self) -> tuple[int, str]:
+        return 2, ""
 
 
 class TruthIsOne(Joined):

@@ -59,9 +59,9 @@ def parent(name: str) -> str:
         return "queued"
     if name in SERVICES:
         return "served"
-    if name in RANKS or name in ("firstpiece", "lostnan"):
-        return "joined"
-    return "latehealthy" if name in late_cards() else "healthy"
+    if name in late_cards():
+        return "latejoined" if name in RANKS else "latehealthy"
+    return "joined" if name in RANKS or name in ("firstpiece", "lostnan") else "healthy"
 
 
 @pytest.mark.parametrize("name", IN_PYTHON)

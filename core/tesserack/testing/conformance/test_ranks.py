@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import operator
 import time
 from collections.abc import Callable, Iterator
@@ -20,6 +21,7 @@ from tesserack.testing.conformance.direct.ranks import REDUCTIONS, Ranks
 
 _SIZES = (4, 2, 1)
 _LATE = 0.2  # seconds
+_LOAD = 150_000  # elements of the work around a collective
 COUNT = 1000
 DTYPES = (
     *("bool", "uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64"),
@@ -319,6 +321,68 @@ def test_a_rank_that_is_late(late: str, ranks: Ranks, card: Card) -> None:
         for rank in range(ranks.size) if form.everywhere else (slow,):
             subject = f"{kind} with rank {slow} {_LATE} s late on {card.name}"
             agree(targets[rank], form.wanted(plain, rank), subject, rank)
+
+
+#: What comes next on the stream, and what is wrong if the result then is.
+_NEXT = {
+    "nothing": "does not wait for what the stream was given before",
+    "reads": "what the stream is given next does not wait for it",
+    "writes": "reads its source when the stream has gone on",
+}
+
+
+def _among_work(ranks: Ranks, kind: str, form: Form, options: Any, streams: list[Any], then: str) -> list[Any] | None:
+    """The results of a collective between other work of its streams; None: declined."""
+    devices = [f"{ranks.name}:{rank}" for rank in range(ranks.size)]
+    loads = [ts.zeros(_LOAD, device=device) for device in devices]
+    sources = [ts.zeros(form.given, device=device) for device in devices]
+    plain = [np.zeros(form.given, np.float32)] * ranks.size
+    targets = room(ranks, [form.wanted(plain, rank).size for rank in range(ranks.size)], "float32")
+    results: list[Any] = [*targets]
+    for device in devices:
+        ts.synchronize(device)
+    ranks.sequence += 1
+
+    def work(rank: int) -> int:
+        with ts.stream(streams[rank]):
+            load = loads[rank]
+            for _ in range(12):  # a while
+                load = load + 1
+            sources[rank].copy_((load[:1] + (rank - 11)).expand(form.given))
+            status = ranks.call(rank, kind, sources[rank], targets[rank], waits=False, **options)
+            if then == "reads":
+                results[rank] = targets[rank].clone()
+            elif then == "writes":
+                sources[rank].fill_(-1)
+        return status
+
+    statuses = ranks.each(work)
+    for device in devices:
+        ts.synchronize(device)
+    return None if statuses[0] else results
+
+
+@pytest.mark.parametrize("where", ["default", "own"])
+def test_collectives_keep_to_their_stream(where: str, ranks: Ranks, card: Card) -> None:
+    """Done in its order, as a kernel is: after what it was given before, and before what it is given next."""
+    skip_unless(ranks, "all_reduce", "float32")
+    if where == "own" and not card.capabilities["streams"]:
+        pytest.skip("lacks streams")
+    devices = [f"{card.name}:{rank}" for rank in range(ranks.size)]
+    streams = [ts.Stream(device=x) if where == "own" else ts.default_stream(x) for x in devices]
+    place = "a stream of its own" if where == "own" else "the default stream"
+    root = ranks.size - 1
+    for (kind, form), (then, cause) in itertools.product(
+        forms(ranks.size, COUNT // ranks.size, root).items(), _NEXT.items()
+    ):
+        options: Any = {"count": form.asked, "peer": root, "reduction": REDUCTIONS["sum"]}
+        takes = ranks.takes(kind, "float32")
+        if not takes or not (found := _among_work(ranks, kind, form, options, streams, then)):
+            continue
+        plain = [np.full(form.given, rank + 1.0, np.float32) for rank in range(ranks.size)]
+        for rank in range(ranks.size) if form.everywhere else (root,):
+            subject = f"{kind} on {place} on {card.name}, without a wait of the host: {cause}"
+            agree(found[rank], form.wanted(plain, rank), subject, rank)
 
 
 def test_places_in_memory(ranks: Ranks, card: Card) -> None:

@@ -130,8 +130,8 @@ class Ranks:
             raise errors[0]
         return results
 
-    def call(self, rank: int, kind: str, src: Any, dst: Any, **fields: Any) -> int:
-        """One rank's collective, and its wait; the status. Tensors are dense."""
+    def call(self, rank: int, kind: str, src: Any, dst: Any, waits: bool = True, **fields: Any) -> int:
+        """One rank's collective on the current stream, and its wait; the status. Tensors are dense."""
         like = src if src is not None else dst
         dtype = "int32" if like is None else str(like.dtype).rpartition(".")[2]
         for name in ("counts", "gotten"):
@@ -147,13 +147,14 @@ class Ranks:
             KINDS.index(kind),
             dtype=DTYPES.index(dtype),
             sequence=self.sequence,
+            stream=ts.current_stream(f"{self.name}:{rank}").stream_id or None,
             **place,
             **fields,
         )
         status = int(self.table.collective(self.ctx, self.handles[rank], ctypes.byref(given)))
-        if status == OK:
+        if status == OK and waits:
             ts.synchronize(f"{self.name}:{rank}")
-        elif status != DECLINED:
+        elif status not in (OK, DECLINED):
             self._check(kind, status)
         return status
 
