@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from tesserack import _native
 
-__all__ = ["Identity", "Link", "identity", "link", "links", "recover"]
+__all__ = ["Identity", "Link", "identity", "link", "links", "recover", "when_recovered"]
+
+#: Called when a device was recovered: whoever keeps tensors of its own lets go of them.
+when_recovered: list[Callable[[], None]] = []
 
 
 class Identity(NamedTuple):
@@ -74,3 +78,5 @@ def recover(device: Any) -> None:
     recover: backend 'cpu' cannot make a lost device usable again; start the process anew
     """
     _native._recover(_native._resolve_device(str(device)))
+    for forget in when_recovered:
+        forget()

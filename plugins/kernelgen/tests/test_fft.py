@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import subprocess
+import sys
 from typing import Any
 
 import numpy as np
 import pytest
 import tesserack as ts
+from tesserack.ops.fft import _device
 from tesserack_kernelgen.butterfly import radices
 from tesserack_kernelgen.cuda import CUDA
 from tesserack_kernelgen.record import GPU, Recorder
@@ -76,3 +79,65 @@ def test_rows_that_do_not_fit_local_memory_go_step_by_step(n: int, launches: int
     x, roots = Operand((3, n, 2)), Operand((n, 2))
     plan = TEMPLATES["fft_rows"](Call(card, GPU, "fft_rows", None, None, (x,), (x, roots), (0, False, 1.0), None))
     assert len(plan.launches) == launches
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int64", "bool"])
+def test_integers_are_transformed_as_real_numbers(dtype: str) -> None:
+    x = ts.tensor([[3, 0, 1, 1, 5], [0, 0, 2, 1, 1]]).to(getattr(ts, dtype))
+    before = ts.backends.fallbacks()
+    found = ts.fft.rfft(x.to("opencl"))
+    assert ts.backends.fallbacks() == before
+    assert found.dtype == ts.complex64
+    assert np.abs(found.cpu().numpy() - np.fft.rfft(x.numpy())).max() < 1e-5
+
+
+@pytest.mark.parametrize("dtype", [ts.float16, ts.bfloat16])
+def test_half_types_are_refused_in_words(dtype: Any) -> None:
+    with pytest.raises(RuntimeError, match=r"fft: Unsupported dtype .*float16; expected float32.*try \.float\(\)"):
+        ts.fft.fft(ts.ones(8, dtype=dtype, device="opencl"))
+
+
+def test_only_what_the_kernel_declines_goes_to_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing else that is not implemented is taken for that."""
+
+    def lacking(*args: Any) -> Any:
+        raise NotImplementedError("something else")
+
+    x = ts.rand(2, 8).to("opencl")
+    mode = ts.backends.get_fallback()
+    with monkeypatch.context() as within:
+        ts.backends.set_fallback("allow")
+        within.setattr(_device, "operators", lambda: {"_fft_rows": lacking})
+        before = ts.backends.fallbacks().get("fft", 0)
+        assert np.abs(ts.fft.fft(x).cpu().numpy() - np.fft.fft(x.cpu().numpy())).max() < 1e-5
+        ts.backends.set_fallback(mode)
+        assert ts.backends.fallbacks()["fft"] == before + 1
+    monkeypatch.setattr(_device, "_along", lacking)
+    with pytest.raises(NotImplementedError, match="something else"):
+        ts.fft.fft(x)
+
+
+def test_tables_are_kept_up_to_so_many_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    _device._tables.forget()
+    monkeypatch.setattr(_device, "_MOST_BYTES", 1000)
+    for n in (16, 32, 64, 128, 16):
+        x = ts.rand(2, n)
+        assert np.abs(ts.fft.fft(x.to("opencl")).cpu().numpy() - np.fft.fft(x.numpy())).max() < 1e-4
+        assert sum(t.nbytes for held in _device._tables._kept.values() for t in held) <= 1000
+    assert len(_device._tables._kept) == 1
+
+
+RECOVERED = """
+import numpy as np, tesserack as ts
+x = ts.rand(2, 34)
+for turn in range(2):
+    found = ts.fft.rfft(x.to("opencl")).cpu().numpy()
+    assert np.abs(found - np.fft.rfft(x.numpy())).max() < 1e-4
+    ts.backends.recover("opencl")
+"""
+
+
+def test_a_recovered_card_gets_new_tables() -> None:
+    """In a process of its own, where nothing else is on the card."""
+    done = subprocess.run([sys.executable, "-c", RECOVERED], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

@@ -7,21 +7,29 @@ with j k = (j^2 + k^2 - (k - j)^2) / 2, its sums are those of a product of spect
 from __future__ import annotations
 
 import functools
+import threading
+from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
 
 import tesserack as ts
 from tesserack import _native
+from tesserack.backends import _place
 from tesserack.ops.registry import operators
 
 if TYPE_CHECKING:
     from tesserack import Tensor
     from tesserack.ops.fft._transform import Map
 
-__all__ = ["compute", "is_available"]
+__all__ = ["Declined", "compute", "is_available"]
 
 _COMPLEX, _TO_HALF, _FROM_HALF = range(3)
 _LARGEST_FACTOR = 13
 _DTYPES = (ts.float32, ts.float64, ts.complex64, ts.complex128)
+_MOST_BYTES = 64 << 20  # of tables kept on devices
+
+
+class Declined(Exception):
+    """The card's kernel does not take this transform."""
 
 
 def is_available(x: Tensor) -> bool:
@@ -50,16 +58,44 @@ def _uploaded(numbers: Any, device: str, real: Any) -> Tensor:
         return ts.view_as_real(ts.from_numpy(numbers)).to(real).to(device)
 
 
-@functools.lru_cache(maxsize=32)
-def _roots(n: int, device: str, real: Any) -> Tensor:
+class _Tables:
+    """What was uploaded before, the last used, by what it was made from."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._kept: OrderedDict[Any, tuple[Tensor, ...]] = OrderedDict()
+
+    def get(self, make: Any, n: int, device: str, real: Any) -> tuple[Tensor, ...]:
+        key = make, n, device, real
+        with self._lock:
+            if (found := self._kept.get(key)) is not None:
+                self._kept.move_to_end(key)
+                return found
+        made = tuple(_uploaded(numbers, device, real) for numbers in make(n))
+        with self._lock:
+            self._kept[key] = made
+            while self._kept and sum(t.nbytes for held in self._kept.values() for t in held) > _MOST_BYTES:
+                self._kept.popitem(last=False)
+        return made
+
+    def forget(self) -> None:
+        """Devices that are recovered have nothing of before."""
+        with self._lock:
+            self._kept.clear()
+
+
+_tables = _Tables()
+_place.when_recovered.append(_tables.forget)
+
+
+def _roots(n: int) -> tuple[Any]:
     """exp(-2 pi i k / n) for k below n."""
     import numpy as np
 
-    return _uploaded(_on_circle(2 * np.arange(n), n), device, real)
+    return (_on_circle(2 * np.arange(n), n),)
 
 
-@functools.lru_cache(maxsize=32)
-def _chirp(n: int, device: str, real: Any) -> tuple[Tensor, Tensor]:
+def _chirp(n: int) -> tuple[Any, Any]:
     """exp(-pi i j^2 / n), and the spectrum of its conjugate, which is even, at the length of the convolution."""
     import numpy as np
 
@@ -68,20 +104,24 @@ def _chirp(n: int, device: str, real: Any) -> tuple[Tensor, Tensor]:
     filled = np.zeros(length, dtype=complex)
     filled[:n] = chirp.conj()
     filled[length - n + 1 :] = filled[1:n][::-1]
-    made = (_uploaded(numbers, device, real) for numbers in (chirp, np.fft.fft(filled)))
-    return ts.view_as_complex(next(made)), ts.view_as_complex(next(made))
+    return chirp, np.fft.fft(filled)
 
 
 def _launch(x: Tensor, n: int, kind: int, inverse: bool, scale: float) -> Tensor:
     if kind != _TO_HALF:
         x = ts.view_as_real(x)
-    found: Tensor = operators()["_fft_rows"](x, _roots(n, str(x.device), x.dtype), kind, inverse, scale)
+    (roots,) = _tables.get(_roots, n, str(x.device), x.dtype)
+    try:
+        found: Tensor = operators()["_fft_rows"](x, roots, kind, inverse, scale)
+    except NotImplementedError as error:
+        raise Declined from error
     return found if kind == _FROM_HALF else ts.view_as_complex(found)
 
 
 def _bluestein(x: Tensor, n: int, inverse: bool, scale: float) -> Tensor:
     """Complex rows of any length."""
-    chirp, spectrum = _chirp(n, str(x.device), x.dtype.to_real())
+    made = _tables.get(_chirp, n, str(x.device), x.dtype.to_real())
+    chirp, spectrum = map(ts.view_as_complex, made)
     if inverse:
         return _bluestein(x.conj(), n, False, scale).conj().resolve_conj()
     length = spectrum.numel()

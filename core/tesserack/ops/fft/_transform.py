@@ -191,7 +191,7 @@ def _compute(map: Map, x: Tensor) -> Tensor:
     sizes = _half_sizes(map) if map.kind in ("c2r", "h2r") else map.sizes
     if _device.is_available(x):
         given = _fitted(x.resolve_conj().resolve_neg(), map.dims, sizes)
-        with contextlib.suppress(NotImplementedError):  # the card may decline: counted below
+        with contextlib.suppress(_device.Declined):  # counted below
             return _fitted(_device.compute(map, given), map.dims, map.result).contiguous()
     if _mkl.is_available():
         made = _mkl.compute(map, _fitted(x.resolve_conj().resolve_neg(), map.dims, sizes))
