@@ -191,6 +191,8 @@ def test_counting(device: str) -> None:
     np.testing.assert_array_equal(
         ts.histc(ts.tensor(v, device=device), 10, 2, 8).cpu().numpy(), np.histogram(v, 10, (2, 8))[0]
     )
+    wide = ts.tensor([-(2**62), 0, 5, 2**62, 2**63 - 1], device=device)
+    assert wide.histc(4, 2, 1e300).tolist() == [3, 0, 0, 0] and wide.histc(2).tolist() == [3, 2]
     np.testing.assert_array_equal(ts.histc(ts.tensor([1.0, 2.0, 3.0], device=device), 2).cpu().numpy(), [1, 2])
     whole = ts.histc(ts.tensor([0, 3, 3, 7, 9, -1], dtype=ts.int32, device=device), 4, 0, 7)
     assert whole.dtype is ts.int32

@@ -184,6 +184,10 @@ void histc(const Tensor& out, const Tensor& self, int64_t bins, Scalar min, Scal
     high = host_double(ops::amax(x));
   }
   if (low == high) low -= 1, high += 1;
+  // Integers whose distance times bins may not fit are counted with rounding.
+  const double widest = 0x1p62 / static_cast<double>(bins);
+  bool fits = std::abs(low) < 0x1p62 && std::abs(high) < 0x1p62 && high - low < widest;
+  if (!is_floating(x.dtype()) && !fits) x = raw_cast(x, DType::Float64);
   TS_CHECK(std::isfinite(low) && std::isfinite(high), "histc: range of [", low, ", ", high, "] is not finite");
   TS_CHECK(low < high, "histc: max must be larger than min, got min ", low, " and max ", high);
   Tensor inside = ops::logical_and(ops::ge(x, Scalar(low)), ops::le(x, Scalar(high)));
