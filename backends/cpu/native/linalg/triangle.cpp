@@ -42,10 +42,20 @@ template <bool Upper> int triangle(const Call& call) {
   return TS_OK;
 }
 
+// The rows that have an element: a triangle may be small where the matrix is not.
+struct RowRange {
+  int64_t begin, end;
+};
+RowRange rows_with_elements(int64_t rows, int64_t columns, int64_t diagonal, bool upper) {
+  if (columns == 0) return {0, 0};
+  return upper ? RowRange{0, std::clamp<int64_t>(columns - diagonal, 0, rows)}
+               : RowRange{std::clamp<int64_t>(-diagonal, 0, rows), rows};
+}
+
 template <typename T>
-void write_indices(T* out, int64_t n, int64_t rows, int64_t columns, int64_t diagonal, bool upper) {
+void write_indices(T* out, int64_t n, RowRange rows, int64_t columns, int64_t diagonal, bool upper) {
   T *row_out = out, *column_out = out + n;
-  for (int64_t row = 0; row < rows; ++row) {
+  for (int64_t row = rows.begin; row < rows.end; ++row) {
     const int64_t begin = upper ? std::clamp<int64_t>(row + diagonal, 0, columns) : 0;
     const int64_t end = upper ? columns : std::clamp<int64_t>(row + diagonal + 1, 0, columns);
     for (int64_t column = begin; column < end; ++column) {
@@ -61,16 +71,17 @@ int triangle_indices(const Call& call) {
   if (!out.is_contiguous()) return TS_DECLINED;
   const int64_t rows = call.param(0).as_int(), columns = call.param(1).as_int(), diagonal = call.param(2).as_int();
   const bool upper = call.param(3).as_int() != 0;
+  const RowRange filled = rows_with_elements(rows, columns, diagonal, upper);
   int64_t n = 0;
-  for (int64_t row = 0; row < rows; ++row)
+  for (int64_t row = filled.begin; row < filled.end; ++row)
     n += std::clamp<int64_t>(upper ? columns - row - diagonal : row + diagonal + 1, 0, columns);
   if (out.ndim() != 2 || out.size(0) != 2 || out.size(1) != n)
     backend::fail(TS_ERROR, "triangle_indices: expected room for 2 rows of %lld coordinates",
                   static_cast<long long>(n));
   if (out.dtype() == TS_INT64)
-    write_indices(out.data<int64_t>(), n, rows, columns, diagonal, upper);
+    write_indices(out.data<int64_t>(), n, filled, columns, diagonal, upper);
   else if (out.dtype() == TS_INT32)
-    write_indices(out.data<int32_t>(), n, rows, columns, diagonal, upper);
+    write_indices(out.data<int32_t>(), n, filled, columns, diagonal, upper);
   else
     return TS_DECLINED;
   return TS_OK;
