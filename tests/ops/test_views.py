@@ -263,3 +263,10 @@ SLICES = {
 def test_slices_of_few_elements_lie_where_they_say(key, device):
     view = eval(f"x[{key}]", {"x": ts.zeros(4, 6, device=device)})
     assert (view.storage_offset(), view.stride()) == SLICES[key]
+
+
+@pytest.mark.parametrize("view", [lambda t: t[..., 1 :: 2**63 - 1], lambda t: t.as_strided((2, 1), (2, 2**62))])
+def test_strides_of_one_position_can_be_counted_in_bytes(view, device):
+    x = view(ts.tensor(X[:, :2, 0], device=device))
+    assert x.tolist() == x.clone().tolist() == x.unsqueeze(1).expand(2, 3, 1)[:, 0].tolist()
+    assert x.diagonal().stride()[0] > 0

@@ -11,6 +11,12 @@ int64_t wrap_dim(int64_t dim, int64_t ndim, const char* op) {
   return dim < 0 ? dim + n : dim;
 }
 
+int64_t stepped_stride(int64_t stride, int64_t step, int64_t length) {
+  int64_t stepped;
+  bool fits = !__builtin_mul_overflow(stride, step, &stepped);
+  return fits && (length > 1 || std::abs(stepped) <= kLargestIdleStride) ? stepped : stride;
+}
+
 Dims wrap_dims(IntSpan dims, int64_t ndim, const char* op) {
   Dims out;
   if (dims.empty()) {

@@ -35,6 +35,10 @@ Dims expand_strides(IntSpan sizes, IntSpan strides, IntSpan to, const char* op);
 std::optional<Dims> view_strides(IntSpan sizes, IntSpan strides, IntSpan to);
 // Replaces the one -1 of a requested shape. RuntimeError when the element counts disagree.
 Dims infer_size(IntSpan requested, int64_t numel, const char* op);
+// The stride of every step-th of `length` positions. Of one position at most it does not matter: it stays small enough
+// to be counted in bytes and added up.
+int64_t stepped_stride(int64_t stride, int64_t step, int64_t length);
+inline constexpr int64_t kLargestIdleStride = INT64_MAX >> 8;
 // Dims ordered from largest to smallest stride, stable; the order a dense layout is laid out in memory.
 Dims memory_order(IntSpan sizes, IntSpan strides);
 

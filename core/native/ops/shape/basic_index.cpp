@@ -3,6 +3,7 @@
 #include "ops/common/copy.h"
 #include "ops/common/declare.h"
 #include "ops/common/raw.h"
+#include "tensor/geometry.h"
 
 namespace ts {
 namespace {
@@ -35,9 +36,7 @@ void add_slice(Window& w, const int64_t* item, int64_t size, int64_t stride) {
                  " reaches outside a dimension of size ", size);
   if (length > 0 || (start >= 0 && start <= size)) w.offset += start * stride;
   w.sizes.push_back(length);
-  int64_t stepped;
-  // With at most one element the stride does not matter, but is asked for.
-  w.strides.push_back((length > 1 || step > 0) && !__builtin_mul_overflow(stride, step, &stepped) ? stepped : stride);
+  w.strides.push_back(length > 1 || step > 0 ? stepped_stride(stride, step, length) : stride);
 }
 
 Window window(const Tensor& self, IntSpan items) {

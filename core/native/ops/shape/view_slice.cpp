@@ -56,9 +56,7 @@ Geometry slice_geometry(const Tensor& self, int64_t dim, std::optional<int64_t> 
   int64_t length = last > first ? 1 + (last - first - 1) / step : 0;
   g.sizes[d] = length;
   g.offset = first * g.strides[d];
-  // A step too large to multiply leaves at most one element, whose stride does not matter.
-  int64_t stepped;
-  if (!__builtin_mul_overflow(g.strides[d], step, &stepped)) g.strides[d] = stepped;
+  g.strides[d] = stepped_stride(g.strides[d], step, length);
   return g;
 }
 
@@ -91,7 +89,7 @@ Geometry unfold_geometry(const Tensor& self, int64_t dimension, int64_t size, in
   TS_CHECK(step > 0, "unfold: step is ", step, " but must be > 0");
   if (self.ndim()) {
     g.sizes[d] = (have - size) / step + 1;
-    if (int64_t stepped; !__builtin_mul_overflow(stride, step, &stepped)) g.strides[d] = stepped;
+    g.strides[d] = stepped_stride(stride, step, g.sizes[d]);
   }
   g.sizes.push_back(size);
   g.strides.push_back(stride);
@@ -254,7 +252,10 @@ Tensor as_strided(const Tensor& self, IntSpan size, IntSpan stride, std::optiona
 
 Tensor as_strided_view(const Tensor& self, IntSpan size, IntSpan stride, int64_t offset, IntSpan, int64_t) {
   check_within_storage(self, size, stride, offset);
-  return make_view(self, size, stride, offset * self.item_size());
+  Dims strides(stride);
+  for (size_t d = 0; d < strides.size(); ++d)
+    if (size[d] <= 1) strides[d] = std::min(strides[d], kLargestIdleStride);
+  return make_view(self, size, strides, offset * self.item_size());
 }
 
 // Storage positions of a geometry, one per element: sum over dims of index * stride.
