@@ -59,7 +59,7 @@ def _line(n: int, align_corners: bool, like: Tensor) -> Tensor:
     if n <= 1:
         return ts.zeros(n, dtype=like.dtype, device=like.device)
     line = ts.linspace(-1, 1, n, dtype=like.dtype, device=like.device)
-    return line if align_corners else line * ((n - 1) / n)
+    return line if align_corners else line * (n - 1) / n  # rounded twice, as PyTorch does
 
 
 def _warn_default(name: str) -> None:

@@ -257,8 +257,9 @@ Product transposed(const Product& g) {
   return {g.n, g.m, g.k, flip(g.b), flip(g.a), g.c, g.c_col, g.c_row, flip(g.start)};
 }
 
+// What is shorter than a register is added up in turn, as PyTorch adds it: places in pictures are such products.
 bool dots_suit(const Product& g) {
-  return g.a.col == 1 && g.b.row == 1 && (g.m <= kDotRows || (g.m <= kDotUpTo && g.k >= kDotFrom));
+  return g.a.col == 1 && g.b.row == 1 && g.k >= kLanes && (g.m <= kDotRows || (g.m <= kDotUpTo && g.k >= kDotFrom));
 }
 
 bool flipped_dots_suit(const Product& g) { return g.n < g.m && dots_suit(transposed(g)); }

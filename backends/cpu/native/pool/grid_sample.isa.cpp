@@ -1,5 +1,6 @@
 // grid_sample and grid_sample_backward: for a block of places the elements they read, with weights; then all channels.
 #include "dtype_switch.h"
+#include "math/math_f32.h"
 #include "reduce/fold.h"
 #include "threads.h"
 
@@ -114,14 +115,11 @@ __attribute__((noinline)) void reflect(A* __restrict at, A* __restrict slope, in
 // Coordinates of a block of places among elements, last dim first as in the grid, and their derivatives.
 template <class A> struct Located { std::array<std::array<A, kBlock>, 3> at, slope; };
 
-// Of every Dims-th number of the grid. A function of its own for each way, as those above.
+// Of every Dims-th number of the grid, rounded as PyTorch rounds: a picture that is rounded to integers afterwards
+// shows the last bit of what lies halfway. A function of its own for each way, as those above.
 template <int Dims, class T, class A>
-__attribute__((noinline)) void place(A* __restrict at, const T* __restrict grid, int64_t count, bool align, A scale,
-                                     A span) {
-  if (align)
-    for (int64_t p = 0; p < count; ++p) at[p] = (load(grid[p * Dims]) + 1) * scale;
-  else
-    for (int64_t p = 0; p < count; ++p) at[p] = ((load(grid[p * Dims]) + 1) * span - 1) / 2;
+__attribute__((noinline)) void place(A* __restrict at, const T* __restrict grid, int64_t count, A scale, A shift) {
+  for (int64_t p = 0; p < count; ++p) at[p] = fused(static_cast<A>(load(grid[p * Dims])) + 1, scale, shift);
 }
 
 template <class T, class A>
@@ -129,10 +127,9 @@ void locate(Located<A>& found, const Shape& s, const T* grid, int64_t count, boo
   for (int d = 0; d < s.dims; ++d) {
     const size_t e = static_cast<size_t>(d);
     const int64_t size = s.size[static_cast<size_t>(s.dims - 1 - d)];
-    const A span = static_cast<A>(size), scale = static_cast<A>(s.align ? size - 1 : size) / 2;
+    const A scale = static_cast<A>(s.align ? size - 1 : size) / 2, shift = s.align ? A{0} : A{-0.5};
     A *const at = found.at[e].data(), *const slope = found.slope[e].data();
-    s.dims == 2 ? place<2>(at, grid + d, count, s.align, scale, span)
-                : place<3>(at, grid + d, count, s.align, scale, span);
+    s.dims == 2 ? place<2>(at, grid + d, count, scale, shift) : place<3>(at, grid + d, count, scale, shift);
     if (with_slopes || s.padding == kReflection) std::fill_n(slope, count, scale);
     if (s.padding == kZeros || s.mode == kCubic) continue; // cubic pads each of its elements
     if (s.padding == kBorder)
@@ -308,8 +305,7 @@ void gather_taps(float* __restrict sums, const int32_t* index, const float* weig
       const __m512i at = _mm512_loadu_si512(index + tap * kBlock + p);
       const __mmask16 inside = _mm512_cmpge_epi32_mask(at, _mm512_setzero_si512());
       const __m512 value = _mm512_mask_i32gather_ps(_mm512_setzero_ps(), inside, at, plane, 4);
-      const __m512 scaled = _mm512_maskz_mul_ps(inside, _mm512_loadu_ps(weight + tap * kBlock + p), value);
-      sum = _mm512_add_ps(sum, scaled);
+      sum = _mm512_mask3_fmadd_ps(_mm512_loadu_ps(weight + tap * kBlock + p), value, sum, inside);
     }
     _mm512_storeu_ps(sums + p, sum);
 #else
@@ -318,8 +314,8 @@ void gather_taps(float* __restrict sums, const int32_t* index, const float* weig
       const __m256i at = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(index + tap * kBlock + p));
       const __m256 inside = _mm256_castsi256_ps(_mm256_cmpgt_epi32(at, _mm256_set1_epi32(-1)));
       const __m256 value = _mm256_mask_i32gather_ps(_mm256_setzero_ps(), plane, at, inside, 4);
-      const __m256 scaled = _mm256_mul_ps(_mm256_loadu_ps(weight + tap * kBlock + p), value);
-      sum = _mm256_add_ps(sum, _mm256_and_ps(inside, scaled));
+      const __m256 added = _mm256_fmadd_ps(_mm256_loadu_ps(weight + tap * kBlock + p), value, sum);
+      sum = _mm256_blendv_ps(sum, added, inside);
     }
     _mm256_storeu_ps(sums + p, sum);
 #endif
@@ -336,8 +332,7 @@ void gather_taps(double* __restrict sums, const int32_t* index, const double* we
       const __m256i at = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(index + tap * kBlock + p));
       const __mmask8 inside = _mm256_cmpge_epi32_mask(at, _mm256_setzero_si256());
       const __m512d value = _mm512_mask_i32gather_pd(_mm512_setzero_pd(), inside, at, plane, 8);
-      const __m512d scaled = _mm512_maskz_mul_pd(inside, _mm512_loadu_pd(weight + tap * kBlock + p), value);
-      sum = _mm512_add_pd(sum, scaled);
+      sum = _mm512_mask3_fmadd_pd(_mm512_loadu_pd(weight + tap * kBlock + p), value, sum, inside);
     }
     _mm512_storeu_pd(sums + p, sum);
 #else
@@ -346,8 +341,8 @@ void gather_taps(double* __restrict sums, const int32_t* index, const double* we
       const __m128i at = _mm_loadu_si128(reinterpret_cast<const __m128i*>(index + tap * kBlock + p));
       const __m256d inside = _mm256_castsi256_pd(_mm256_cvtepi32_epi64(_mm_cmpgt_epi32(at, _mm_set1_epi32(-1))));
       const __m256d value = _mm256_mask_i32gather_pd(_mm256_setzero_pd(), plane, at, inside, 8);
-      const __m256d scaled = _mm256_mul_pd(_mm256_loadu_pd(weight + tap * kBlock + p), value);
-      sum = _mm256_add_pd(sum, _mm256_and_pd(inside, scaled));
+      const __m256d added = _mm256_fmadd_pd(_mm256_loadu_pd(weight + tap * kBlock + p), value, sum);
+      sum = _mm256_blendv_pd(sum, added, inside);
     }
     _mm256_storeu_pd(sums + p, sum);
 #endif
@@ -367,8 +362,8 @@ void add_taps(A* __restrict sums, const int32_t* __restrict index, const A* __re
     A sum = first ? A{0} : sums[p];
     for (int tap = 0; tap < N; ++tap) {
       const int32_t at = index[tap * kBlock + p];
-      const A value = weight[tap * kBlock + p] * load(plane[std::max(at, 0)]);
-      sum += at >= 0 ? value : A{0};
+      const A added = fused(weight[tap * kBlock + p], static_cast<A>(load(plane[std::max(at, 0)])), sum);
+      sum = at >= 0 ? added : sum;
     }
     sums[p] = sum;
   }

@@ -78,7 +78,7 @@ void arange(const Tensor& out, Scalar end, DType dtype, Device device, bool grad
   arange_step(out, Scalar(0), end, Scalar(1), dtype, device, grad);
 }
 
-// The upper half counts down from the end, so that both ends are exact.
+// The upper half counts down from the end, so that both ends are exact; the step of float32 is one, as PyTorch's.
 Tensor spaced(double start, double end, int64_t steps, DType t, Device device) {
   Tensor out = empty_tensor(IntSpan(&steps, 1), t, device);
   if (steps == 1) {
@@ -86,6 +86,10 @@ Tensor spaced(double start, double end, int64_t steps, DType t, Device device) {
     return out;
   }
   double step = steps > 1 ? (end - start) / static_cast<double>(steps - 1) : 0;
+  if (t == DType::Float32) {
+    float first = static_cast<float>(start), last = static_cast<float>(end);
+    start = first, end = last, step = (last - first) / static_cast<float>(steps > 1 ? steps - 1 : 1);
+  }
   int64_t lower = steps / 2, upper = steps - lower, minus_one = -1;
   iota_into(raw_narrow(out, 0, 0, lower), start, step);
   if (upper == 0) return out;

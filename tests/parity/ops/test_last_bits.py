@@ -1,0 +1,37 @@
+"""Where PyTorch's last bit shows, since what is computed here is rounded to integers later on: it is the same."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import tesserack
+import torch
+
+HAS_FMA = torch.backends.cpu.get_cpu_capability() != "DEFAULT"
+pytestmark = pytest.mark.skipif(not HAS_FMA, reason="torch rounds products here before it adds them")
+
+
+@pytest.mark.parametrize(
+    "span",  # magnitudes of augmentations, coordinates of pictures
+    [(0, 0.9, 10), (0, 0.3, 11), (0, 0.99, 31), (0, 150 / 331 * 56, 31), (-1, 1, 57), (-27.5, 27.5, 56), (3, 4, 1)],
+)
+def test_evenly_spaced_numbers(span: Any) -> None:
+    ours, theirs = (m.linspace(*span).numpy() for m in (tesserack, torch))
+    np.testing.assert_array_equal(ours, theirs)
+
+
+def turned(m: Any, theta: Any, align_corners: bool, padding_mode: str) -> Any:
+    pixels = np.random.default_rng(0).integers(0, 256, (1, 3, 48, 56)).astype(np.float32)
+    grid = m.nn.functional.affine_grid(m.tensor([theta]), (1, 3, 48, 56), align_corners=align_corners)
+    words = {"align_corners": align_corners, "padding_mode": padding_mode}
+    return m.nn.functional.grid_sample(m.from_numpy(pixels), grid, **words).numpy()
+
+
+@pytest.mark.parametrize("padding", ["zeros", "border"])
+@pytest.mark.parametrize("align", [False, True])
+@pytest.mark.parametrize("theta", [[[1.0, 0.0667, 0.3], [0.02, 1.0, -0.2]], [[1.0, 1 / 15, 0.0], [0.0, 1.0, 0.0]]])
+def test_pictures_between_their_points(theta: Any, align: bool, padding: str) -> None:
+    ours, theirs = (turned(m, theta, align, padding) for m in (tesserack, torch))
+    np.testing.assert_array_equal(ours, theirs)
