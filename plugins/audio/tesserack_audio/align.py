@@ -23,6 +23,14 @@ def forced_align(
             "forced_align: expected log_probs of shape (1, T, C) and targets of (1, L), got "
             f"{tuple(log_probs.shape)} and {tuple(targets.shape)}"
         )
+    if targets.dtype not in (ts.int32, ts.int64):
+        raise RuntimeError(f"forced_align: targets must be int32 or int64 type, got {targets.dtype}")
+    if not log_probs.is_floating_point():
+        raise RuntimeError(
+            f"forced_align: log_probs must be float64, float32 or float16 (half) type, got {log_probs.dtype}"
+        )
+    if not 0 <= blank < log_probs.shape[2]:
+        raise RuntimeError(f"forced_align: blank must be within [0, {log_probs.shape[2]}), got {blank}")
     steps, labels = int(input_lengths[0].item()), int(target_lengths[0].item())
     if steps != log_probs.shape[1] or labels != targets.shape[1]:
         raise RuntimeError(

@@ -16,6 +16,11 @@ def _check(logits: Tensor, targets: Tensor, logit_lengths: Tensor, target_length
             "rnnt_loss: logits must be 4-D (batch, time, target + 1, class) and targets 2-D, got "
             f"{tuple(logits.shape)} and {tuple(targets.shape)}"
         )
+    if not logits.is_floating_point():
+        raise RuntimeError(f"rnnt_loss: logits must be float32 or float16 (half) type, got {logits.dtype}")
+    for name, given in (("targets", targets), ("logit_lengths", logit_lengths), ("target_lengths", target_lengths)):
+        if given.dtype is not ts.int32:
+            raise RuntimeError(f"rnnt_loss: {name} must be int32 type, got {given.dtype}; try .to(int32)")
     n, t, u, c = logits.shape
     if targets.shape[0] != n or logit_lengths.numel() != n or target_lengths.numel() != n:
         raise RuntimeError(
@@ -28,6 +33,8 @@ def _check(logits: Tensor, targets: Tensor, logit_lengths: Tensor, target_length
         raise RuntimeError(f"rnnt_loss: input length mismatch: expected {t}, got {logit_lengths.tolist()}")
     if n and int(target_lengths.max().item()) + 1 != u:
         raise RuntimeError(f"rnnt_loss: output length mismatch: expected {u - 1}, got {target_lengths.tolist()}")
+    if targets.shape[1] != u - 1:
+        raise RuntimeError(f"rnnt_loss: target length mismatch: expected {u - 1} columns, got {targets.shape[1]}")
 
 
 def _costs(log_probs: Tensor, targets: Tensor, times: Tensor, lengths: Tensor, blank: int) -> Tensor:

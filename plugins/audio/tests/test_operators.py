@@ -86,7 +86,7 @@ def test_the_loss_of_transducers_sums_all_paths() -> None:
     labels, times, lengths = [[1, 2], [3, 0]], [4, 3], [2, 1]
     probs = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
     want = [transduced(probs[k], labels[k][: lengths[k]], times[k], 4) for k in range(2)]
-    given = ts.tensor(labels), ts.tensor(times), ts.tensor(lengths), 4
+    given = *(ts.tensor(numbers, dtype=ts.int32) for numbers in (labels, times, lengths)), 4
     costs, grad = transducer.rnnt_loss_forward(ts.tensor(logits), *given, -1.0)
     assert costs.tolist() == pytest.approx(want)
     step = RNG.standard_normal(logits.shape)
@@ -96,7 +96,34 @@ def test_the_loss_of_transducers_sums_all_paths() -> None:
     assert (grad.numpy() * step).sum() == pytest.approx((either[0] - either[1]) / 2e-6, rel=1e-5)
     assert transducer.rnnt_loss_forward(ts.tensor(logits), *given, 0.01)[1].abs().max().item() <= 0.01
     with pytest.raises(RuntimeError, match="input length mismatch"):
-        transducer.rnnt_loss_forward(ts.tensor(logits), given[0], ts.tensor([3, 3]), given[2], 4, -1.0)
+        transducer.rnnt_loss_forward(ts.tensor(logits), given[0], given[1].clamp(max=3), given[2], 4, -1.0)
+
+
+@pytest.mark.parametrize("which", range(4))
+def test_the_loss_of_transducers_names_what_is_of_another_dtype(which: int) -> None:
+    numbers = [ts.zeros(1, 2, 2, 3), *(ts.tensor(v, dtype=ts.int32) for v in ([[1]], [2], [1]))]
+    assert transducer.rnnt_loss_forward(*numbers, 0, -1.0)[0].item() > 0
+    numbers[which] = numbers[which].to(ts.int64)
+    name = ("logits", "targets", "logit_lengths", "target_lengths")[which]
+    with pytest.raises(RuntimeError, match=rf"rnnt_loss: {name} must be .* type, got .*int64"):
+        transducer.rnnt_loss_forward(*numbers, 0, -1.0)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"targets": ts.tensor([[1, 2]], dtype=ts.int16)}, "targets must be int32 or int64 type, got .*int16"),
+        ({"log_probs": ts.zeros(1, 4, 3, dtype=ts.int32)}, "log_probs must be float64, float32 or float16"),
+        ({"blank": 3}, r"blank must be within \[0, 3\), got 3"),
+        ({"blank": -1}, r"blank must be within \[0, 3\), got -1"),
+    ],
+)
+def test_forced_alignment_names_what_is_wrong(change: dict[str, object], said: str) -> None:
+    words: dict[str, object] = {"log_probs": ts.zeros(1, 4, 3), "targets": ts.tensor([[1, 2]]), "blank": 0}
+    words |= {"input_lengths": ts.tensor([4]), "target_lengths": ts.tensor([2])}
+    align.forced_align(**words)
+    with pytest.raises(RuntimeError, match=f"forced_align: {said}"):
+        align.forced_align(**{**words, **change})
 
 
 PROGRAM = """
