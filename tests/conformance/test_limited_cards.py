@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +12,8 @@ from tesserack.testing.conformance.areas import AREAS
 
 CARDS = ("alignedonly", "fourdimsonly", "smallblocks", "halfonly", "latehealthy")
 FACTORISATIONS = "lapack_"  # which no card in Python has, limited or not
+#: Operators that give dtypes, or compute in some, that a card has not: nobody but the host can.
+WIDER = {"halfonly": ("float", "double", "bfloat16", "float_power", "isclose", "allclose", "bincount")}
 #: The rest of the kit takes minutes on a card in Python.
 SOME = "capabilities,bounds,memory,copies,edges,forms,state,views"
 
@@ -27,6 +30,7 @@ def test_nothing_of_a_limited_card_runs_on_the_host(name: str, conform_mutant: C
         for case in found["cases"]
         for kernel in case.get("fallbacks", {})
         if AREAS[case["area"]].level in required and not kernel.startswith(FACTORISATIONS)
+        if (re.findall(r"\[([^]-]+)", case["id"]) or [""])[0] not in WIDER.get(name, ())
     }
     assert not helped
     if seeds.full():

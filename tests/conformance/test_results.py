@@ -9,9 +9,12 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+import tesserack as ts
 from tesserack.testing import conform
 from tesserack.testing.conformance.areas import AREAS, LEVELS, areas_up_to
+from tesserack.testing.conformance.gradients import compare
 from tesserack.testing.conformance.report import write_report
 from tesserack.testing.conformance.report.markdown import merged, to_markdown
 from tesserack.testing.conformance.results import Results
@@ -213,3 +216,20 @@ def test_page_marks_cells(tmp_path: Path) -> None:
     assert row
     assert re.findall(r'<i class="(\w)"', row[1]) == ["s", "h", "p"]
     assert 'data-name="conv2d" data-trouble="1"' in page
+
+
+@pytest.mark.parametrize(
+    ("found", "wrong"),
+    [
+        ([np.inf, 1.0, np.nan], None),
+        ([np.inf, 2.0, np.nan], "element [1]: expected 1.0, got 2.0"),  # not measured by what is infinite
+        ([-np.inf, 1.0, np.nan], "element [0]: expected inf, got -inf"),
+        ([3.0, 1.0, np.nan], "element [0]: expected inf, got 3.0"),
+        ([np.inf, 1.0, 0.0], "element [2]: expected nan, got 0.0"),
+        ([np.inf, np.nan, np.nan], "element [1]: expected 1.0, got nan"),
+    ],
+)
+def test_gradients_that_are_infinite_agree_with_their_like(found: list[float], wrong: str | None) -> None:
+    problem, worst = compare([ts.tensor(found)], [ts.tensor([np.inf, 1.0, np.nan])], 1e-2)
+    assert problem is None if wrong is None else problem is not None and wrong in problem
+    assert (worst <= 1e-2) == (wrong is None)

@@ -82,7 +82,7 @@ def compare(
     found: Sequence[Any], expected: Sequence[Any], tolerance: float, least: float = 1.0
 ) -> tuple[str | None, float]:
     """What is wrong with gradients, if anything, and the largest relative error: beside the element itself and the
-    largest one, or ``least`` if that is more. None counts as zeros."""
+    largest finite one, or ``least`` if that is more. None counts as zeros; infinities agree with their like."""
     worst = 0.0
     for index, (f, e) in enumerate(zip(found, expected, strict=True)):
         if f is None or e is None:
@@ -92,8 +92,11 @@ def compare(
         if f.shape != e.shape:
             return f"gradient {index}: expected shape {tuple(e.shape)}, got {tuple(f.shape)}", float("inf")
         left, right = cases.values(f), cases.values(e)
-        scale = max(least, np.abs(right).max(initial=0.0)) if tolerance > 1e-6 else 1.0
-        error = np.nan_to_num(np.abs(left - right) / (scale + np.abs(right)), nan=np.inf)
+        largest = np.abs(right[np.isfinite(right)]).max(initial=0.0)
+        scale = max(least, largest) if tolerance > 1e-6 else 1.0
+        with np.errstate(all="ignore"):
+            error = np.nan_to_num(np.abs(left - right) / (scale + np.abs(right)), nan=np.inf)
+        error = np.where((left == right) | (np.isnan(left) & np.isnan(right)), 0.0, error)
         worst = max(worst, float(error.max(initial=0.0)))
         if worst > tolerance:
             at = tuple(int(i) for i in np.argwhere(error > tolerance)[0])
