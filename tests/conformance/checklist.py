@@ -51,6 +51,11 @@ CHECKLIST: dict[str, dict[str, tuple[str, ...]]] = {
         "integers multiplied as doubles, added up in 32 bits": ("doubleproducts", "wrapsums"),
         "descending as ascending from its end": ("reversedorder",),
         "sums in stages kept in float16 between them": ("halfpartials",),
+        "extremes that are looked for from a finite number, or 32 bits, on": ("fromlowest", "fromword"),
+        "products that end at a zero, sums that take elements off again": ("stopsatzero", "byadifference"),
+        "truth counted in a byte, sums in the dtype of what is given": ("countsinbytes", "initsdtype"),
+        "NaN with a sign sorted by its bits": ("sortsbits",),
+        "casts that round down, or go through float32": ("floorcasts", "singlecasts"),
     },
     "forms": {
         "strides and their signs": ("ignored strides", "ignored signs", "strides"),
@@ -83,6 +88,8 @@ CHECKLIST: dict[str, dict[str, tuple[str, ...]]] = {
         "copies at odd offsets": ("evencopies", "careless copies", "careless"),
         "sources that are read when they are gone": ("late source", "late"),
         "registered memory of the host: a copy of it, its beginning, its owner's": ("snapshot", "frombegin", "wiping"),
+        "sources of the host at odd addresses": ("evensources",),
+        "operands that are written, outputs that are read": ("sortsinplace", "addszero"),
     },
     "time": {
         "events 20 % off": ("slowclock", "fastclock"),
@@ -100,6 +107,8 @@ CHECKLIST: dict[str, dict[str, tuple[str, ...]]] = {
         "uploads that are not ordered": ("hurried",),
         "pinned memory used too early": ("eager", "delayed"),
         "peer copies at an offset": ("peers",),
+        "fills on another stream": ("fillselsewhere",),
+        "events that go while streams wait for them": ("forgotten",),
     },
     "threads": {
         "kernels that overlap": ("static", "steps"),
@@ -107,6 +116,7 @@ CHECKLIST: dict[str, dict[str, tuple[str, ...]]] = {
         "first used by many at once": ("lazy",),
         "wrong now and then": ("unsteady",),
         "compiled by one thread, used by another": ("compilerace",),
+        "only for the thread that came first": ("firstthread",),
     },
     "state": {
         "programs told apart by id alone": ("byid",),
@@ -121,6 +131,7 @@ CHECKLIST: dict[str, dict[str, tuple[str, ...]]] = {
         "captures that replay on another stream": ("elsewhere",),
         "Philox counters at 2^32": ("counter32", "blocks32", "late random bits"),
         "non-determinism where determinism was asked for": ("anyorder",),
+        "operands known again by their address, or their offset by their sizes": ("packedonce", "firstoffset"),
     },
     "communicators": {
         "wrong for bool": ("truthisone",),

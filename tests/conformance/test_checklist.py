@@ -11,10 +11,11 @@ from faults_habits import HABITS, OWN
 from faults_makers import MAKERS
 from faults_ranks import RANKS
 from faults_services import SERVICES
+from faults_trials import TRIALS
 from faults_vendors import VENDORS
 
 ROOT = Path(__file__).parents[2]
-PLANTED = {*NATIVE, *STREAMS, *PYTHON, *SERVICES, *RANKS, *VENDORS, *HABITS, *OWN, *MAKERS}
+PLANTED = {*NATIVE, *STREAMS, *PYTHON, *SERVICES, *RANKS, *VENDORS, *HABITS, *OWN, *MAKERS, *TRIALS}
 NAMED = Counter(name for kind in CHECKLIST.values() for names in kind.values() for name in names)
 
 

@@ -18,6 +18,7 @@ from faults_habits import HABITS, OWN
 from faults_makers import MAKERS
 from faults_ranks import RANKS
 from faults_services import SERVICES
+from faults_trials import TRIALS
 from faults_vendors import VENDORS
 from tesserack.testing import seeds
 from tesserack.testing.conformance.areas import REQUIRED
@@ -28,7 +29,7 @@ Installed = Callable[..., dict[str, str]]
 
 # The whole catalogue takes minutes: a tenth of it, another with every commit; FULL=1 runs all.
 SHARE = 10
-ALL_IN_PYTHON = faults.PYTHON | SERVICES | RANKS | VENDORS | HABITS | MAKERS
+ALL_IN_PYTHON = faults.PYTHON | SERVICES | RANKS | VENDORS | HABITS | MAKERS | TRIALS
 ALL_IN_C = faults.NATIVE | faults.STREAMS | OWN
 IN_PYTHON = seeds.turn([*ALL_IN_PYTHON], SHARE)
 IN_C = seeds.turn([*ALL_IN_C], SHARE)

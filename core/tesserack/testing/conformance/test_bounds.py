@@ -11,6 +11,7 @@ import tesserack as ts
 from tesserack.testing import cases
 from tesserack.testing.conformance.areas import REQUIRED
 from tesserack.testing.conformance.card import Card, Record
+from tesserack.testing.conformance.exactly import expect
 from tesserack.testing.conformance.guarding.canaries import Guarded, Slack, report
 
 # Rows and columns of what the required kernels write: less than a vector, odd, a block and one more.
@@ -127,6 +128,54 @@ def test_required_kernel_keeps_to_its_output(entry: str, dtype: str, card: Card,
 
             WRITERS[entry](new, rows, columns, here, card.device)
             report(made, f"{entry} of {dtype}", f"{rows} x {columns}{', with gaps' if gaps else ''}", card.name)
+
+
+# Operands that are only read, what a call writes, and sizes and dtypes of that: x and y of 6 x 10, i: places.
+Call = Callable[[dict[str, Any], tuple[Any, ...]], Any]
+INTO: dict[str, tuple[Call, tuple[tuple[int, ...], ...]]] = {
+    "copy_cast": (lambda v, o: o[0].copy_(v["x"].t()), ((10, 6),)),
+    "pointwise": (lambda v, o: ts.mul(v["x"], v["y"], out=o[0]), ((6, 10),)),
+    "reduce, sum": (lambda v, o: ts.sum(v["x"], 1, out=o[0]), ((6,),)),
+    "reduce, max": (lambda v, o: ts.amax(v["x"], 0, out=o[0]), ((10,),)),
+    "scan": (lambda v, o: ts.cumsum(v["x"], 1, out=o[0]), ((6, 10),)),
+    "matmul": (lambda v, o: ts.mm(v["x"], v["y"].t(), out=o[0]), ((6, 6),)),
+    "matmul, of one row": (lambda v, o: ts.mm(v["x"][:1], v["y"].t(), out=o[0]), ((1, 6),)),
+    "matmul, with a third operand": (
+        lambda v, o: ts.addmm(v["y"][:, :6], v["x"], v["y"].t(), out=o[0]),
+        ((6, 6),),
+    ),
+    "matmul, batched": (lambda v, o: ts.bmm(v["x"][None], v["y"].t()[None], out=o[0]), ((1, 6, 6),)),
+    "gather": (lambda v, o: ts.gather(v["x"], 1, v["i"], out=o[0]), ((6, 10),)),
+    "scatter": (lambda v, o: ts.scatter(v["x"], 1, v["i"], v["y"], out=o[0]), ((6, 10),)),
+    "sort": (lambda v, o: ts.sort(v["x"], 1, out=(o[0], o[1])), ((6, 10), (6, 10))),
+    "sort, descending": (lambda v, o: ts.sort(v["x"], 1, descending=True, out=(o[0], o[1])), ((6, 10), (6, 10))),
+}
+
+
+@pytest.mark.parametrize("name", INTO)
+def test_required_kernel_leaves_its_operands(name: str, card: Card, record: Record) -> None:
+    """What is only read is as it was, and what an output held before, NaN too, has no part in the result."""
+    record.case(op=name, dtype=card.real, direction="bounds")
+    call, sizes = INTO[name]
+    real = getattr(ts, card.real)
+
+    def run(device: Any) -> tuple[dict[str, Any], tuple[Any, ...]]:
+        numbers = ts.arange(60).reshape(6, 10)
+        plain = {"x": (numbers * 37 % 61 - 20).to(real), "y": (numbers * 7 % 5).to(real), "i": 9 - numbers % 10}
+        given = {key: x.to(device) for key, x in plain.items()}
+        outs = tuple(
+            ts.full(size, -1 if k else float("nan"), dtype=ts.int64 if k else real, device=device)
+            for k, size in enumerate(sizes)
+        )
+        call(given, outs)
+        return given, outs
+
+    (given, outs), (kept, wanted) = run(card.device), run("cpu")
+    subject = f"{name} of {card.real}"
+    for key, x in given.items():
+        expect(x, cases.values(kept[key]), subject, f"6 x 10, contiguous, an operand that is only read ({key})", card)
+    for found, exact in zip(outs, wanted, strict=True):
+        expect(found, cases.values(exact), subject, "6 x 10, contiguous, into an output that held NaN", card)
 
 
 _REALS = 80  # bytes of real numbers, whatever their dtype

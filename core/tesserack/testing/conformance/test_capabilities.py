@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -116,6 +117,17 @@ def test_first_values(name: str, card: Card, record: Record) -> None:
     record.case(op=name.partition(",")[0], dtype=card.real, direction="required")
     call, wanted = FIRST[name]
     expect(call(real(np.array(_ROW), card)), np.array(wanted), name, f"of {list(_ROW)}", card)
+
+
+@pytest.mark.parametrize("name", FIRST)
+def test_first_values_for_another_thread(name: str, card: Card, record: Record) -> None:
+    """A kernel answers whoever calls: gradients, loaders and servers compute in threads of their own."""
+    record.case(op=name.partition(",")[0], dtype=card.real, direction="required")
+    call, wanted = FIRST[name]
+    call(real(np.array(_ROW), card))  # this one was the first
+    with ThreadPoolExecutor(1) as pool:
+        found = pool.submit(lambda: call(real(np.array(_ROW), card))).result()
+    expect(found, np.array(wanted), name, f"of {list(_ROW)}, called by another thread than the first", card)
 
 
 def test_every_kernel_has_a_use(card: Card) -> None:

@@ -4,6 +4,7 @@ large integers, signed zeros in order, NaN times zero, sums in several stages, p
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -158,6 +159,92 @@ def test_zeros_keep_their_order(dtype: str, card: Card, record: Record) -> None:
         expect(found.indices, order, subject, "zeros of both signs, contiguous, 130 elements", card)
     zeros = there(np.where(np.arange(70) % 2, 0.0, -0.0), dtype, card)
     expect(zeros.argmax(), np.array(0), f"reduce, argmax of {dtype}", "zeros of both signs, 70 elements", card)
+
+
+_ENDS: dict[str, Callable[[int], Any]] = {
+    "all -inf": lambda n: np.full(n, -np.inf),
+    "all inf": lambda n: np.full(n, np.inf),
+    "a zero, then infinity": lambda n: np.concatenate(([0.0], np.ones(n - 2), [np.inf])),
+    "a zero, then NaN": lambda n: np.concatenate((np.ones(n - 2), [0.0, np.nan])),
+    "infinity, then numbers": lambda n: np.concatenate(([1.0, np.inf], np.ones(n - 2))),
+    "infinities of both signs": lambda n: np.concatenate(([np.inf, 1.0], np.full(n - 2, -np.inf))),
+}
+Forms = dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]]
+_EXTREMES: Forms = {
+    "reduce, max": (lambda x: x.amax(-1), lambda a: a.max(-1)),
+    "reduce, min": (lambda x: x.amin(-1), lambda a: a.min(-1)),
+    "reduce, argmax": (lambda x: x.argmax(-1), lambda a: a.argmax(-1)),  # NumPy's first NaN wins
+    "scan, max": (lambda x: x.cummax(-1).values, lambda a: np.maximum.accumulate(a, -1)),
+    "scan, min": (lambda x: x.cummin(-1).values, lambda a: np.minimum.accumulate(a, -1)),
+}
+_SUMS: Forms = {
+    "reduce, sum": (lambda x: x.sum(-1), lambda a: a.sum(-1)),
+    "reduce, prod": (lambda x: x.prod(-1), lambda a: a.prod(-1)),
+    "scan, sum": (lambda x: x.cumsum(-1), lambda a: a.cumsum(-1)),
+    "scan, prod": (lambda x: x.cumprod(-1), lambda a: a.cumprod(-1)),
+}
+
+
+@pytest.mark.parametrize("dtype", cases.FLOATING)
+def test_infinities(dtype: str, card: Card, record: Record) -> None:
+    """Nothing is larger or smaller: extremes begin there, sums and products go through all, and none is taken off."""
+    record.case(op="", dtype=dtype, direction="numbers")
+    card.needs(dtype)
+    for count, layout in ((3, "contiguous"), (70, "transposed"), (1030, "contiguous")):
+        rows = np.stack([make(count) for make in _ENDS.values()])
+        x = there(rows.T, dtype, card).t() if layout == "transposed" else there(rows, dtype, card)
+        for name, (call, wanted) in (_EXTREMES | _SUMS).items():
+            with np.errstate(all="ignore"):
+                expected = rounded(wanted(rows), dtype) if name in _SUMS else np.asarray(wanted(rows))
+            what = f"{layout}, rows of {count}: {', '.join(_ENDS)}"
+            expect(call(x), expected, f"{name} of {dtype}", what, card, ulp=1 if name in _SUMS else 0)
+
+
+@pytest.mark.parametrize("dtype", ("uint8", "int8", "int16", "int32", "int64"))
+def test_ends_of_the_range(dtype: str, card: Card, record: Record) -> None:
+    """Where all numbers lie near one end, so does their extreme: it is looked for from the other end on."""
+    record.case(op="", dtype=dtype, direction="numbers")
+    info = np.iinfo(dtype)
+    for count in (3, 1030):
+        steps = np.arange(count, dtype=dtype) % 3
+        rows = np.stack([info.max - steps, info.min + steps, np.full(count, info.max, dtype)]).astype(dtype)
+        for name, (call, wanted) in _EXTREMES.items():
+            what = f"contiguous, rows of {count} near the largest and the smallest"
+            expect(call(made(rows, dtype, card)), np.asarray(wanted(rows)), f"{name} of {dtype}", what, card)
+
+
+def test_counts_of_truth(card: Card, record: Record) -> None:
+    """Truth values are added up in more than a byte, and in more than two."""
+    record.case(op="", dtype="bool", direction="numbers")
+    for count in (300, 70_000):
+        some = np.arange(2 * count).reshape(2, count) % 7 != 3
+        x, what = made(some, "bool", card), f"contiguous, 2 rows of {count}"
+        expect(x.sum(1), some.sum(1), "reduce, sum of bool", what, card)
+        expect(x.sum(), np.array(some.sum()), "reduce, sum of bool", f"all of {what}", card)
+        expect(x.t().sum(0), some.sum(1), "reduce, sum of bool", what.replace("contiguous", "transposed"), card)
+        expect(x.cumsum(1), some.cumsum(1), "scan, sum of bool", what, card)
+
+
+@pytest.mark.parametrize("dtype", cases.FLOATING)
+def test_nan_of_either_sign(dtype: str, card: Card, record: Record) -> None:
+    """What is no number may have its sign bit set, as 0 / 0 has on many processors: it is the greatest all the same."""
+    record.case(op="sort", dtype=dtype, direction="numbers")
+    card.needs(dtype)
+    values = np.array([3.0, -np.inf, np.nan, -1.0, np.inf, 0.5, np.nan, -2.0] * 20)
+    x = there(values, dtype, card)
+    bits = getattr(ts, f"int{8 * x.element_size()}")
+    signs = ts.from_numpy(np.where(np.arange(len(values)) % 8 == 2, -1, 0)).to(bits) << (8 * x.element_size() - 1)
+    x = (x.cpu().view(bits) | signs).view(x.dtype).to(card.device)
+    what = f"NaN of either sign, contiguous, {len(values)} elements"
+    for down in (False, True):
+        keys = np.where(np.isnan(values), np.inf, values)
+        order = np.lexsort((np.arange(len(values)), np.isnan(values), keys))
+        if down:
+            order = np.lexsort((np.arange(len(values)), ~np.isnan(values), -keys))
+        found: Any = ts.sort(x, descending=down, stable=True)
+        expect(found.indices, order, f"sort{', descending' * down} of {dtype}, positions", what, card)
+    expect(x.argmax(), np.array(2), f"reduce, argmax of {dtype}", what, card)
+    expect(x[2:].amin(), np.array(np.nan), f"reduce, min of {dtype}", what, card)
 
 
 # --- sums and steps ---------------------------------------------------------------------------------------------------

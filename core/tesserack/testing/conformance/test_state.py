@@ -131,6 +131,36 @@ def test_kernels_of_many_dtypes(card: Card, record: Record) -> None:
                 before = f"{dtype}, {shape[0]} x {shape[1]}"
 
 
+# As they lie: without a copy in between.
+IN_PLACE: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = CALLS | {
+    "pointwise": (lambda x: x + x, lambda a: a + a),
+    "matmul": (lambda x: x @ x.t(), lambda a: a @ a.T),
+    "gather": (lambda x: x.gather(1, _places(x)), lambda a: a[:, ::-1]),
+}
+
+
+def _places(x: Any) -> Any:
+    return ts.arange(x.shape[1] - 1, -1, -1, device=x.device).expand(x.shape)
+
+
+@pytest.mark.parametrize("where", ["elsewhere in its block", "where it was"])
+def test_operands_of_one_size(where: str, card: Card, record: Record) -> None:
+    """The same sizes, other numbers: in another part of one block, and written over those of before. No operand is
+    known again by its sizes, nor by its address."""
+    record.case(op="", dtype=card.real, direction="state")
+    arrays = [(_A * 7 + turn * 3) % 5 for turn in range(3)]
+    held = made(np.concatenate(arrays).astype("int64"), "int64", card).to(getattr(ts, card.real))
+    x = held[:6].clone()
+    for turn, array in enumerate(arrays):
+        if where == "elsewhere in its block":
+            x = held[6 * turn : 6 * turn + 6]
+        elif turn:
+            x.copy_(held[6 * turn : 6 * turn + 6])
+        for name, (call, wanted) in IN_PLACE.items():
+            what = f"6 x 10, contiguous, of other numbers than before, {where}, turn {turn}"
+            expect(call(x), np.asarray(wanted(array)), f"{name} of {card.real}", what, card)
+
+
 STEPS: dict[str, Callable[[Any], Any]] = {
     "pointwise": lambda x: x * 3 + 1,
     "reduce": lambda x: x.sum(1),

@@ -89,6 +89,25 @@ def test_events_are_recorded_again(card: Card) -> None:
         agree(z, (round + 12) * 2.0, card, "a stream that waited for an event recorded a second time")
 
 
+def test_events_may_go_while_streams_wait(card: Card) -> None:
+    """Who waits for an event need not keep it."""
+    one, two = ts.Stream(device=card.device), ts.Stream(device=card.device)
+    for round in range(ROUNDS):
+        x = ts.full((COUNT,), float(round), device=card.device)
+        y = ts.zeros(COUNT, device=card.device)
+        ts.synchronize(card.device)
+        with ts.stream(one):
+            y.copy_(busy(x))
+        event = ts.Event(device=card.device)
+        event.record(one)
+        two.wait_event(event)
+        del event
+        with ts.stream(two):
+            z = y + 1
+        two.synchronize()
+        agree(z, round + 13.0, card, "a stream that waits for an event which nobody holds any more")
+
+
 def test_a_wait_is_for_the_record_before_it(card: Card) -> None:
     """An event that is recorded again holds nobody up who waited for it before: not for what comes after them."""
     one, two = ts.Stream(device=card.device), ts.Stream(device=card.device)

@@ -49,6 +49,19 @@ def copies_from_host(slots: Slots) -> str | None:
             slots.free(handle, total)
             if problem:
                 return problem
+    return _from_odd_addresses(slots)
+
+
+def _from_odd_addresses(slots: Slots) -> str | None:
+    """The host's bytes need not begin at a multiple of anything."""
+    handle, image = slots.alloc(400), _bytes(400, 9)
+    for begin in (1, 2, 3, 7):
+        slots.write(handle, 0, memoryview(image)[begin : begin + 300])
+        found, wanted = slots.read(handle, 0, 300), image[begin : begin + 300]
+        problem = _difference("copy_from_host", found, wanted, f"300 bytes of the host, {begin} past a whole address")
+        if problem:
+            return problem
+    slots.free(handle, 400)
     return None
 
 

@@ -36,7 +36,7 @@ class Slots(Protocol):
     def free(self, handle: Any, nbytes: int) -> None:
         """The block goes back."""
 
-    def write(self, handle: Any, offset: int, data: bytearray) -> None:
+    def write(self, handle: Any, offset: int, data: bytearray | memoryview) -> None:
         """copy_from_host."""
 
     def read(self, handle: Any, offset: int, nbytes: int) -> bytes:
@@ -76,7 +76,7 @@ class PythonSlots:
         if self.backend.free is not None:
             self.backend.free(0, handle, nbytes, None)
 
-    def write(self, handle: Any, offset: int, data: bytearray) -> None:
+    def write(self, handle: Any, offset: int, data: bytearray | memoryview) -> None:
         self.backend.copy_from_host(0, handle, offset, memoryview(data), None)
 
     def read(self, handle: Any, offset: int, nbytes: int) -> bytes:
@@ -226,7 +226,7 @@ class NativeSlots:
     def free(self, handle: Any, nbytes: int) -> None:
         self.table.free(self.ctx, 0, handle, nbytes, None)
 
-    def write(self, handle: Any, offset: int, data: bytearray) -> None:
+    def write(self, handle: Any, offset: int, data: bytearray | memoryview) -> None:
         source = ctypes.addressof(ctypes.c_char.from_buffer(data))
         status = self.table.copy_from_host(self.ctx, 0, handle, offset, source, len(data), None)
         self._check("copy_from_host", status)
