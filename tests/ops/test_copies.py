@@ -186,3 +186,17 @@ def test_results_over_a_part_of_an_operand_are_refused(device: str, call) -> Non
     assert ts.equal(x, kept)
     over, beside = x[:8].clone(), ts.empty(8, device=device)
     assert ts.equal(call(over, over), call(kept[:8], beside))
+
+
+@pytest.mark.parametrize("shape", [(2, 1, 5, 6), (2, 3, 1, 1), (1, 1, 4, 4)])
+def test_channels_last_where_either_layout_would_do(device: str, shape: tuple[int, ...]) -> None:
+    """`to` goes by what the strides say, `contiguous` by where the elements lie; results follow the strides."""
+    x = ts.arange(float(np.prod(shape)), device=device).reshape(shape)
+    last, (_, c, h, w) = x.to(memory_format=ts.channels_last), shape
+    assert last.stride() == (c * h * w, 1, w * c, c) and x.contiguous(memory_format=ts.channels_last) is x
+    assert last.to(memory_format=ts.channels_last) is last and ts.equal(last, x)
+    assert last.to(memory_format=ts.contiguous_format).stride() == x.stride()
+    weight = ts.ones(4, c, 1, 1, device=device)
+    made = ts.nn.functional.conv2d(last, weight)
+    assert made.is_contiguous(memory_format=ts.channels_last) and made.stride(1) == 1
+    assert ts.equal(made, ts.nn.functional.conv2d(x, weight)) and ts.nn.functional.conv2d(x, weight).stride(1) == h * w

@@ -5,6 +5,7 @@
 #include "ops/common/arguments.h"
 #include "ops/common/check.h"
 #include "ops/common/declare.h"
+#include "ops/common/layout.h"
 #include "ops/common/pending_bits.h"
 #include "runtime/interpreter.h"
 #include "tensor/geometry.h"
@@ -99,7 +100,9 @@ const Op to_copy_op("_to_copy");
 Tensor to(const Tensor& self, DType dtype, Device device, bool copy, Format format, bool non_blocking = false) {
   bool same_dtype = dtype == DType::Undefined || dtype == self.dtype();
   bool same_device = !device.defined() || device == self.device();
-  bool same_layout = !format || *format == MemoryFormat::Preserve || self.is_contiguous(*format);
+  // By what the strides look like: channels that one element has are last only where the strides say so.
+  bool same_layout = !format || *format == MemoryFormat::Preserve ||
+                     (self.is_contiguous(*format) && suggested_format(self.sizes(), self.strides()) == *format);
   if (same_dtype && same_device && same_layout && !copy) return self;
   return to_copy_op(self, dtype, device, format, non_blocking);
 }
