@@ -128,6 +128,22 @@ def test_hooks_are_given_as_a_dict() -> None:
     assert z.grad_fn is None and not z.requires_grad
 
 
+def test_giving_hooks_takes_those_that_a_leaf_had() -> None:
+    x, seen = leaf(1.0), []
+    handle = x.register_hook(lambda grad: seen.append("registered"))
+    x._backward_hooks = None  # type: ignore[attr-defined]
+    assert x._backward_hooks is None
+    handle.remove()
+    (x * 2).backward()
+    x.register_hook(lambda grad: seen.append("registered"))
+    x._backward_hooks = {0: lambda grad: seen.append("given")}  # type: ignore[attr-defined]
+    y = x * 2
+    y.register_hook(lambda grad: seen.append("on a result"))
+    y._backward_hooks = None  # type: ignore[attr-defined]
+    y.backward()
+    assert seen == ["on a result", "given"]
+
+
 def test_removing_a_hook_may_free_what_holds_it() -> None:
     class Ends:
         def __init__(self, handle: Any) -> None:

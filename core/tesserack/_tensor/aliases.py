@@ -271,12 +271,13 @@ def _hooks(self: Tensor) -> Any:
 
 
 def _set_hooks(self: Tensor, value: Any) -> None:
-    """Have the hooks of a dict run too, those that are put into it later included; None ends that."""
+    """Have the hooks of a dict run too, those that are put into it later included; a leaf's others are gone."""
+    if value is not None and not isinstance(value, dict):
+        raise TypeError(f"_backward_hooks: expected a dict of hooks or None, got {type(value).__name__}")
+    self._drop_tensor_hooks()
     if value is None:
         self.__dict__["_given_hooks"] = None
         return
-    if not isinstance(value, dict):
-        raise TypeError(f"_backward_hooks: expected a dict of hooks or None, got {type(value).__name__}")
     self.__dict__["_given_hooks"] = value
     tensor = weakref.ref(self)
 

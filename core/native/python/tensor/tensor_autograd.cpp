@@ -251,6 +251,13 @@ PyObject* tensor_hooks(PyObject* self, PyObject*) {
   });
 }
 
+// Of a leaf: what hangs on the node of another stays with its value.
+PyObject* drop_tensor_hooks(PyObject* self, PyObject*) {
+  const AutogradMeta* meta = autograd_meta(tensor_of(self).impl());
+  if (meta && meta->leaf_hooks && !meta->grad_fn) meta->leaf_hooks->tensor.clear();
+  return none();
+}
+
 PyObject* register_post_hook(PyObject* self, PyObject* fn) {
   return guarded([&] {
     auto callable = hold(fn);
@@ -364,6 +371,7 @@ std::vector<PyMethodDef> autograd_methods() {
        "for a single element."},
       {"_register_hook", register_hook, METH_O, nullptr},
       {"_tensor_hooks", tensor_hooks, METH_NOARGS, nullptr},
+      {"_drop_tensor_hooks", drop_tensor_hooks, METH_NOARGS, nullptr},
       {"_register_post_hook", register_post_hook, METH_O, nullptr},
       {"requires_grad_", fast(requires_grad_), METH_VARARGS | METH_KEYWORDS,
        "requires_grad_(requires_grad=True)\n--\n\nSet whether gradients are recorded for this leaf; returns it."},
