@@ -472,6 +472,7 @@ class Tensor:
     def register_post_accumulate_grad_hook(self, hook: Callable[[Tensor], Any]) -> HookHandle: ...
     def _as_subclass(self, cls: builtins.type[_Subclass]) -> _Subclass: ...
     def _tensor_hooks(self) -> dict[_int, Any] | None: ...
+    def _drop_tensor_hooks(self) -> None: ...
     @staticmethod
     def _make_subclass(cls: builtins.type[_Subclass], data: Tensor, require_grad: _bool = ...) -> _Subclass: ...
     @staticmethod
@@ -1355,6 +1356,7 @@ _increment_version: Any
 _install_operators: Any
 _instructions: Any
 _is_copied: Any
+_is_forward_only: Any
 _is_home_taken: Any
 _is_kernel_used: Any
 _is_loaded: Any
@@ -1394,6 +1396,7 @@ _probe_again: Any
 _push_keeping_hooks: Any
 _push_saved_tensors_hooks: Any
 _push_write_guard: Any
+_pushing: Any
 _python_backend: Any
 _queue_callback: Any
 _quick_calls: Any

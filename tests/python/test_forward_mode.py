@@ -9,6 +9,7 @@ import pytest
 import tesserack as ts
 from tesserack.autograd import Function, gradcheck
 from tesserack.autograd.forward_ad import dual_level, make_dual, unpack_dual
+from tesserack.nn import functional as F
 
 Map = Callable[[ts.Tensor], ts.Tensor]
 
@@ -75,6 +76,20 @@ def test_a_dual_gives_the_very_tangent() -> None:
         dual.eq_(dual)
         assert not unpack_dual(dual).tangent.any()
     assert unpack_dual(dual).tangent is None
+
+
+def test_no_grad_keeps_recorded_tangents() -> None:
+    """Beside parity/autograd/test_tangents_under_no_grad.py: nothing goes backward from there."""
+    x = ts.rand(2, requires_grad=True)
+    with dual_level():
+        dual = make_dual(x, ts.ones(2))
+        with ts.no_grad():
+            y = dual.exp()
+        assert ts.equal(unpack_dual(y).tangent, x.exp()) and not unpack_dual(y).tangent.requires_grad
+        with pytest.raises(RuntimeError, match="does not require grad"):
+            y.backward(ts.ones(2))
+        (y * dual).sum().backward()
+    assert ts.equal(x.grad, x.exp())
 
 
 class OnlyJvp(Function):
@@ -163,3 +178,41 @@ def test_gradcheck_of_sparse_inputs(layout: str) -> None:
     assert gradcheck(lambda t: ts.sparse.mm(t, eye), (x,), masked=True)
     assert gradcheck(lambda t: t.to_dense() ** 2, (x,), masked=True)
     assert gradcheck(lambda t: t.to_dense(), (x,), masked=False)
+
+
+OPERATORS: dict[str, Map] = {
+    "exp": ts.exp, "sqrt": ts.sqrt, "rsqrt": ts.rsqrt, "reciprocal": ts.reciprocal, "tanh": ts.tanh,
+    "sigmoid": ts.sigmoid, "tan": ts.tan, "expm1": ts.expm1, "exp2": ts.exp2, "softplus": F.softplus, "elu": F.elu,
+    "selu": F.selu, "celu": F.celu, "silu": F.silu, "gelu": F.gelu, "mish": F.mish, "logit": lambda x: ts.logit(x / 3),
+    "pow": lambda x: x**3, "prod": lambda x: x.prod(), "norm": lambda x: x.norm(), "cumprod": lambda x: x.cumprod(0),
+    "softmax": lambda x: x.softmax(0), "log_softmax": lambda x: x.log_softmax(0), "logsumexp": lambda x: x.logsumexp(0),
+    "layer_norm": lambda x: F.layer_norm(x, (4,)), "std": lambda x: x.std(), "matmul": lambda x: x.outer(x) @ x,
+    "inverse": lambda x: (x.outer(x) + 3 * ts.eye(4, dtype=x.dtype)).inverse(),
+    "cholesky": lambda x: ts.linalg.cholesky(x.outer(x) + 3 * ts.eye(4, dtype=x.dtype)),
+    "batch_norm": lambda x: F.batch_norm(x.reshape(2, 2), None, None, training=True),
+    "exp_": lambda x: x.clone().exp_(), "sigmoid_": lambda x: x.clone().sigmoid_(),
+    "tanh_": lambda x: x.clone().tanh_(), "sqrt_": lambda x: x.clone().sqrt_(),
+    "elu_": lambda x: F.elu(x.clone(), inplace=True),
+    "of a part": lambda x: x.clone()[1:].exp_(),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_tangents_of_gradients(name: str) -> None:
+    """Of operators whose gradient uses what they saved, results that are written to included."""
+    generator = ts.Generator().manual_seed(3)
+    x, v = (ts.rand(4, dtype=ts.float64, generator=generator) + 0.5 for _ in range(2))
+    result = OPERATORS[name](x)
+    weights = ts.rand(result.shape, dtype=ts.float64, generator=generator)
+
+    def gradient(x: ts.Tensor) -> ts.Tensor:
+        return ts.func.grad(lambda x: (OPERATORS[name](x) * weights).sum())(x)
+
+    expected = ts.func.jacrev(gradient)(x) @ v
+    found = [ts.func.jvp(gradient, (x,), (v,))[1], ts.func.jacfwd(gradient)(x) @ v]
+    with dual_level():
+        dual = make_dual(x.clone().requires_grad_(), v)
+        (recorded,) = ts.autograd.grad((OPERATORS[name](dual) * weights).sum(), dual, create_graph=True)
+        found.append(unpack_dual(recorded).tangent)
+    for tangent in found:
+        ts.testing.assert_close(tangent, expected)

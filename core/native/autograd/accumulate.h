@@ -21,6 +21,7 @@ struct AccumulateGrad final : Node {
   Tensor variable;
   ResultMeta meta;
   explicit AccumulateGrad(const Tensor& t) : variable(t), meta{Dims(t.sizes()), t.dtype(), t.device()} {
+    forward_only = false;
     sequence = UINT64_MAX; // as early as possible: frees memory
   }
   // What is deleted before it may run Python code that asks the leaf for its node.

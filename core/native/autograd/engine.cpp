@@ -126,7 +126,7 @@ private:
       Node* n = s_.states[static_cast<size_t>(stack.back())].node;
       stack.pop_back();
       for (const Edge& e : n->edges())
-        if (e.node) ++s_.states[static_cast<size_t>(visit(e))].dependencies;
+        if (leads_on(e)) ++s_.states[static_cast<size_t>(visit(e))].dependencies;
     }
   }
 
@@ -140,7 +140,7 @@ private:
     }
     for (size_t i = 0; i < order.size(); ++i)
       for (const Edge& e : s_.states[static_cast<size_t>(order[i])].node->edges())
-        if (e.node)
+        if (leads_on(e))
           if (int32_t s = s_.index.find(e.node.get()); --left[static_cast<size_t>(s)] == 0) order.push_back(s);
     for (size_t i = 0; i < inputs_.size(); ++i) {
       Edge e = gradient_edge(inputs_[i]);
@@ -159,7 +159,7 @@ private:
       State& state = s_.states[static_cast<size_t>(order[i])];
       if (options_.arrivals && !state.captures.empty()) continue;
       for (const Edge& e : state.node->edges()) {
-        if (!e.node) continue;
+        if (!leads_on(e)) continue;
         state.needed |= is_awaited(state_of(e));
       }
     }
@@ -175,7 +175,7 @@ private:
       state.needed = state.needed && reached[static_cast<size_t>(i)];
       if (!reached[static_cast<size_t>(i)] || !state.captures.empty()) continue;
       for (const Edge& e : state.node->edges())
-        if (e.node) reached[static_cast<size_t>(s_.index.find(e.node.get()))] = true;
+        if (leads_on(e)) reached[static_cast<size_t>(s_.index.find(e.node.get()))] = true;
     }
   }
 
@@ -307,7 +307,7 @@ private:
     int64_t elements = 0;
     auto edges = node->edges();
     for (size_t i = 0; i < edges.size(); ++i) {
-      if (!edges[i].node) continue;
+      if (!leads_on(edges[i])) continue;
       if (produced[i].defined()) elements += produced[i].numel();
       int32_t next = s_.index.find(edges[i].node.get());
       State& state = s_.states[static_cast<size_t>(next)];
@@ -325,9 +325,19 @@ private:
     if (inputs_.empty()) return ~EdgeMask{0};
     EdgeMask wanted = 0;
     for (size_t i = 0; i < std::min<size_t>(node.n_edges, 64); ++i)
-      if (const Edge& e = node.edges()[i]; e.node && is_awaited(state_of(e))) wanted |= EdgeMask{1} << i;
+      if (const Edge& e = node.edges()[i]; leads_on(e) && is_awaited(state_of(e))) wanted |= EdgeMask{1} << i;
     return wanted;
   }
+  // Gradients go no further than to what was made under no_grad, except for tangents.
+  bool leads_on(const Edge& e) const { return e.node && (!e.node->forward_only || options_.forward); }
+  struct Hidden { // what a gradient computes is of the kind of its node
+    Hidden(ThreadState& tls, bool on) : tls(tls), before(std::exchange(tls.hidden_no_grad, on)) {}
+    ~Hidden() { tls.hidden_no_grad = before; }
+    Hidden(const Hidden&) = delete;
+    Hidden& operator=(const Hidden&) = delete;
+    ThreadState& tls;
+    bool before;
+  };
   static bool is_awaited(const State& state) { return state.needed || !state.captures.empty(); }
 
   void compute(Node& node, std::span<Tensor> grads, std::span<Tensor> out, EdgeMask wanted) {
@@ -337,6 +347,7 @@ private:
       offer_homes(node, homes.emplace());
     bool has_post = node.hooks && !node.hooks->post.empty();
     if (has_post) incoming.assign(grads.begin(), grads.end());
+    const Hidden as_recorded(tls_, node.forward_only);
     if (!node.location && !tls_.anomaly) [[likely]]
       node.backward(grads, out, wanted);
     else
@@ -472,7 +483,8 @@ std::vector<Tensor> run_backward(TensorList roots, TensorList grads, TensorList 
   for (size_t i = 0; i < roots.size(); ++i) {
     TS_CHECK(requires_grad(roots[i]), "element ", i, " of tensors does not require grad and does not have a grad_fn");
     edges[i] = gradient_edge(roots[i]);
-    TS_CHECK(edges[i].node, "element ", i, " of tensors does not require grad and does not have a grad_fn");
+    TS_CHECK(edges[i].node && (options.forward || !edges[i].node->forward_only), "element ", i,
+             " of tensors does not require grad and does not have a grad_fn");
     initial[i] = initial_gradient(roots[i], i < grads.size() ? grads[i] : none, i);
   }
   for (size_t i = 0; i < inputs.size(); ++i)

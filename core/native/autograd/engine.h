@@ -8,6 +8,7 @@ struct BackwardOptions {
   bool retain_graph = false; // keep saved tensors
   bool create_graph = false; // record the gradients' own computation
   bool allow_unused = false;
+  bool forward = false;   // for tangents: what was made under no_grad counts
   bool accumulate = true; // into .grad of leaves; false: return the gradients of `inputs`
   // Instead of that: what arrives at inputs, one by one in the order of arrival, with the input's number; then a
   // tensor that is not defined, where what takes gradients of the input would run. Nothing goes on from there, and no

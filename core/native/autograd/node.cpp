@@ -6,7 +6,7 @@ namespace ts {
 // Out of line: most nodes are made on no stream of their own.
 [[gnu::noinline]] static void take_streams(Node& node) { node.streams = stream_choice(); }
 
-Node::Node() : sequence(++thread_state().sequence) {
+Node::Node() : forward_only(thread_state().hidden_no_grad), sequence(++thread_state().sequence) {
   if (thread_state().on_stream) [[unlikely]]
     take_streams(*this);
 }

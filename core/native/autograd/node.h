@@ -98,6 +98,7 @@ struct HeldVisitor {
 struct Node {
   std::atomic<int32_t> refs{1};
   uint32_t n_edges = 0;
+  bool forward_only; // recorded under no_grad, for tangents: other gradients stop here
   uint64_t sequence = 0;
   Edge inline_edges[2];
   std::unique_ptr<Edge[]> more_edges; // when there are more than two

@@ -1,6 +1,7 @@
 #include "autograd/view_history.h"
 #include "autograd/declared.h"
 #include "autograd/engine.h"
+#include "autograd/forward_level.h"
 #include "autograd/record.h"
 #include "dispatch/op_handles.h"
 #include "runtime/interpreter.h"
@@ -63,6 +64,7 @@ struct AsStridedNode final : DeclaredNode {
   AsStridedNode(const Tensor& base, const Tensor& view) : geometry(base, view) {
     resize_edges(1);
     edges()[0] = gradient_edge(base);
+    forward_only = is_forward_only(base);
   }
   std::string name() const override { return "AsStridedBackward0"; }
   const ResultMeta& result_meta(size_t) const override { return geometry.meta; }
@@ -74,6 +76,11 @@ struct AsStridedNode final : DeclaredNode {
   }
 };
 
+// A write to what other gradients go through does not stop them.
+bool value_only_forward(const Tensor& t, const Node& write) {
+  return write.forward_only && (!requires_grad(t) || is_forward_only(t));
+}
+
 // New base = old base with the view's place replaced by the view's new value (edge 1).
 struct CopySlices final : DeclaredNode {
   ViewGeometry geometry;
@@ -82,6 +89,7 @@ struct CopySlices final : DeclaredNode {
       : geometry(base, view), repeated(is_expanded(view.sizes(), view.strides())) {
     resize_edges(2);
     edges()[0] = gradient_edge(base);
+    forward_only = value_only_forward(base, *this);
     edges()[1] = std::move(value);
   }
   std::string name() const override { return "CopySlices"; }
@@ -132,6 +140,7 @@ bool is_view_of_leaf(const Tensor& t) {
 }
 
 void record_inplace(const Tensor& t, const Ref<Node>& node, uint32_t result) {
+  node->forward_only = value_only_forward(t, *node);
   if (!t->base) {
     set_history(t, node, result);
     return;

@@ -35,6 +35,7 @@ struct ThreadState {
   KeySet exclude = 0;
   bool inference = false;
   bool anomaly = false;
+  bool hidden_no_grad = false;    // no_grad, and recorded for tangents all the same: autograd/forward_level.h
   bool released_gil = false;      // this thread runs a kernel without the interpreter lock
   bool on_stream = false;         // some device's current stream is not its default one, see runtime/stream.h
   uint8_t transfer_guard[3] = {}; // modes of runtime/transfer_guard.h

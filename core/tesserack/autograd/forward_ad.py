@@ -4,7 +4,8 @@ Inside a :func:`dual_level`, tensors made by :func:`make_dual` carry a tangent, 
 whatever was computed from them. The tangents are taken when asked for, by differentiating a backward pass of the
 recorded operations: they cost about two of them. What is written to a dual in place is written to its own tangent as
 soon as any tangent is asked for, or at the end of the level. Duals, and what is made of them, require gradients, under
-``no_grad`` too; where the values of duals are part of a recorded computation, what runs under ``no_grad`` is constant.
+``no_grad`` too; where the values of duals are part of a recorded computation, what runs under ``no_grad`` is constant
+for its gradients, and has tangents.
 
 >>> import tesserack as ts
 >>> from tesserack.autograd import forward_ad
@@ -28,7 +29,7 @@ from tesserack._native import enable_grad
 from tesserack._tensor.subclass import has_no_memory
 from tesserack.autograd._run import grad
 from tesserack.autograd.function import Function, use_jvp_rule
-from tesserack.func._gradients import depth, push_forward
+from tesserack.func._gradients import depth, push_forward, pushing
 
 __all__ = ["UnpackedDualTensor", "dual_level", "enter_dual_level", "exit_dual_level", "make_dual", "unpack_dual"]
 
@@ -67,7 +68,7 @@ class _Level:
         self.nodes: list[weakref.ref[Any]] = []
         self.kept: list[_Made] = []  # of duals made in inference mode, which have no node
         self.recorded = False
-        self.outer = _native._forward_level(depth() == 0)
+        self.outer = _native._forward_level(2 if depth() > 0 else 1)
 
     def note(self, before: Tensor, dual: Tensor, tangent: Tensor) -> None:
         for made in self.made():
@@ -119,7 +120,7 @@ class _Level:
 @contextlib.contextmanager
 def unrecorded() -> Iterator[None]:
     """Without gradients or tangents."""
-    before = _native._forward_level(False)
+    before = _native._forward_level(0)
     try:
         with _native.no_grad():
             yield
@@ -227,7 +228,7 @@ def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> T
                            "is not supported.")  # fmt: skip
     current.recorded |= tensor.requires_grad or tangent.requires_grad or depth() > 0
     if current.recorded:
-        _native._forward_level(False)
+        _native._forward_level(2)
     with enable_grad():
         before = tensor.view_as(tensor) if tensor.requires_grad else tensor.detach().requires_grad_()
         dual = _Dual.apply(before)
@@ -395,7 +396,7 @@ def unpack_dual(tensor: Tensor, *, level: int | None = None) -> UnpackedDualTens
     if not _depends(tensor, current):
         return UnpackedDualTensor(tensor, None)
     tangent = current.push_forward(tensor)
-    if current.recorded:
+    if current.recorded and not _native._is_forward_only(tensor):
         return UnpackedDualTensor(tensor.view_as(tensor), tangent)
     return UnpackedDualTensor(tensor.detach(), tangent.detach())
 
@@ -404,7 +405,9 @@ def _depends(tensor: Tensor, level: _Level) -> bool:
     befores = [made.before for made in level.made()]
     if not befores:
         return False
-    found = grad(tensor, befores, ts.zeros_like(tensor), retain_graph=True, allow_unused=True, create_graph=False)
+    seed = ts.zeros_like(tensor)
+    with pushing():
+        found = grad(tensor, befores, seed, retain_graph=True, allow_unused=True, create_graph=False)
     return any(g is not None for g in found)
 
 

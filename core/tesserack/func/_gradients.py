@@ -31,9 +31,11 @@ def level(forward: bool = False) -> Iterator[None]:
     program would see tensors of a transform that is over when they unpack, and are refused.
     """
     _state.depth = depth() + 1
-    # Under no_grad tangents go on, and gradients do not: where both are taken it is the gradients that count.
-    before = _native._forward_level(forward and depth() - 1 == getattr(_state, "forward", 0))
-    _state.forward = getattr(_state, "forward", 0) + forward
+    outer, before = getattr(_state, "forward", 0), _native._forward_level(0)
+    # Under no_grad tangents go on, and gradients do not: where both are taken, writes there are not recorded.
+    alone = forward and depth() - 1 == outer and before != 2
+    _native._forward_level(1 if alone else 2 if forward or before else 0)
+    _state.forward = outer + forward
     if forward:
         _native._push_keeping_hooks()
     try:
@@ -107,7 +109,15 @@ def _in_larger(*trees: Any) -> bool:
 
 def released(tree: Any, keep: bool) -> Any:
     """Results without their record, unless they are part of a larger computation."""
-    return tree if keep else tree_map(lambda x: x.detach() if isinstance(x, Tensor) else x, tree)
+    return tree if keep else tree_map(lambda x: _released(x) if isinstance(x, Tensor) else x, tree)
+
+
+def _released(x: Tensor) -> Tensor:
+    if x.requires_grad and not ts.is_grad_enabled():
+        seen = x.view_as(x)  # which has tangents, where tangents are taken under no_grad
+        if _native._is_forward_only(seen):
+            return seen
+    return x.detach()
 
 
 def tensors_of(name: str, tree: Any, what: str) -> list[Tensor]:
@@ -141,7 +151,7 @@ def smooth_outputs_of(name: str, output: Any) -> list[Tensor]:
 
 def gradients(outputs: list[Tensor], inputs: list[Tensor], cotangents: list[Tensor] | None = None) -> list[Tensor]:
     """Recorded gradients by ``inputs``, zeros where an output does not depend on one."""
-    used = [k for k, y in enumerate(outputs) if y.requires_grad]
+    used = [k for k, y in enumerate(outputs) if y.requires_grad and has_gradient(bottom(y))]
     if not used:
         return [ts.zeros_like(x) for x in inputs]
     given: list[Tensor] | None
@@ -315,14 +325,32 @@ def _pull(pulls: Any, *args: Any, **kwargs: Any) -> Any:
     return pulls.vjp_fn(*args, **kwargs)
 
 
+def has_gradient(tensor: Tensor) -> bool:
+    """Whether what runs backward now goes on from a tensor that requires gradients."""
+    return not _native._is_forward_only(tensor) or getattr(_state, "pushing", False)
+
+
+@contextmanager
+def pushing() -> Iterator[None]:
+    """What runs backward within it is for tangents, which go through what was computed under ``no_grad``."""
+    before = _native._pushing(True)
+    _state.pushing = True
+    try:
+        yield
+    finally:
+        _state.pushing = before
+        _native._pushing(before)
+
+
 def push_forward(outputs: list[Tensor], inputs: list[Tensor], tangents: list[Tensor]) -> list[Tensor]:
     """J v for each output: the backward pass is linear in its cotangents, and differentiated by them gives J."""
     smooth = [y for y in outputs if y.is_floating_point() or y.is_complex()]
     if batching:
         raise Unbatchable("a product with tangents")
     seeds = [ts.zeros_like(y).requires_grad_() for y in smooth]
-    pulled = gradients(smooth, inputs, seeds)
-    pushed = iter(gradients(pulled, seeds, tangents) if seeds else [])
+    with pushing():
+        pulled = gradients(smooth, inputs, seeds)
+        pushed = iter(gradients(pulled, seeds, tangents) if seeds else [])
     return [next(pushed) if y.is_floating_point() or y.is_complex() else ts.zeros_like(y) for y in outputs]
 
 
@@ -345,7 +373,8 @@ def _depend(outputs: list[Tensor], inputs: list[Tensor]) -> None:
         root = bottom(y)
         found: Any = [None]
         if root.requires_grad:
-            found = run_grad([root], leaves, [ts.ones_like(root)], retain_graph=True, allow_unused=True)
+            with pushing():
+                found = run_grad([root], leaves, [ts.ones_like(root)], retain_graph=True, allow_unused=True)
         if all(g is None for g in found):
             raise RuntimeError(
                 f"jvp: expected every output to depend on the primals, which strict=True asks for, got output {place} "
@@ -357,8 +386,8 @@ def _depend(outputs: list[Tensor], inputs: list[Tensor]) -> None:
 def jvp(func: Callable[..., Any], primals: Any, tangents: Any, *, strict: bool = False, has_aux: bool = False) -> Any:
     """``(output, J v)`` or ``(output, J v, aux)`` for tuples of primals and tangents of the same structure.
 
-    By differentiating a backward pass, so that it takes functions that can be differentiated twice. Within transforms
-    that take gradients, what they do under ``no_grad`` counts as constant. ``RuntimeError`` with ``strict`` where an
+    By differentiating a backward pass, so that it takes functions that can be differentiated twice. What they do under
+    ``no_grad`` counts as constant for gradients alone. ``RuntimeError`` with ``strict`` where an
     output does not depend on the primals.
 
     >>> import tesserack as ts

@@ -103,7 +103,68 @@ def gradients_of_tangents(m: Any) -> Any:
         return m.autograd.grad(primal.sum(), x)
 
 
-PROGRAMS = [products, switched_off, duals, custom_functions, steps_of_optimizers, gradients_of_tangents]
+def recorded(m: Any) -> Any:
+    """Tangents go through it all the same, as constants for the gradients."""
+    ad = m.autograd.forward_ad
+    x, v, w = (m.tensor([a, 2.0 * a], requires_grad=True) for a in (1.0, 3.0, 0.5))
+    with ad.dual_level():
+        dual = ad.make_dual(x, v)
+        with m.no_grad():
+            y = dual.sin() * w
+            written = (dual * 2).mul_(3)
+            part = y[1:] + written.view(2, 1)[1]
+        found = [ad.unpack_dual(t) for t in (y, written, part)]
+        seen = [t.requires_grad for pair in found for t in pair]
+        values, tangents = ad.unpack_dual(y * dual + w)
+        gradients = m.autograd.grad(values.sum(), (x, w), retain_graph=True)
+        seconds = m.autograd.grad((tangents * tangents).sum(), (x, v, w), allow_unused=True)
+    return [*(t.detach() for pair in found for t in pair), seen, values.detach(), tangents.detach(), gradients, seconds]
+
+
+def recorded_in_place(m: Any) -> Any:
+    """What is written under it to something recorded leaves the gradients as they are."""
+    ad, x = m.autograd.forward_ad, m.tensor([1.0, 2.0], requires_grad=True)
+    with ad.dual_level():
+        y = ad.make_dual(x, m.ones(2)) * 3
+        with m.no_grad():
+            room = m.zeros(2)
+            room.add_(y)
+            room[1:] = y[:1] * 5
+        tangent = ad.unpack_dual(room).tangent.detach()
+        return tangent, *m.autograd.grad(y.sum(), x)
+
+
+def within_each_other(m: Any) -> Any:
+    """Tangents of gradients and gradients of tangents, taken under it too."""
+    jvp, grad = m.func.jvp, m.func.grad
+    x, v, u = m.tensor([1.0, 2.0]), m.tensor([1.0, 3.0]), m.tensor([0.5, 1.0])
+
+    def total(x: Any) -> Any:
+        return held(m)(x * x).sum()
+
+    def pushed(x: Any) -> Any:
+        with m.no_grad():
+            return jvp(held(m), (x * x,), (v,))[1]
+
+    def pulled(x: Any) -> Any:
+        with m.no_grad():
+            return grad(total)(x) * x
+
+    def level(x: Any) -> Any:
+        ad = m.autograd.forward_ad
+        with ad.dual_level():
+            return ad.unpack_dual(held(m)(ad.make_dual(x * x, v))).tangent
+
+    found = [jvp(grad(total), (x,), (v,)), grad(lambda x: jvp(held(m), (x * x,), (v,))[1].sum())(x)]
+    for function in (pushed, pulled):
+        found += [jvp(function, (x,), (u,)), function(x), grad(lambda x, f=function: (f(x) * x).sum())(x)]
+    return [*found, level(x), grad(lambda x: level(x).sum())(x), m.func.jacfwd(m.func.jacrev(total))(x)]
+
+
+PROGRAMS = [
+    products, switched_off, duals, custom_functions, steps_of_optimizers, gradients_of_tangents, recorded,
+    recorded_in_place, within_each_other,
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("program", PROGRAMS)

@@ -152,7 +152,16 @@ PyTypeObject g_modes[] = {
 
 PyObject* py_is_grad_enabled(PyObject*, PyObject*) { return PyBool_FromLong(grad_enabled() && !hidden_no_grad()); }
 PyObject* py_is_inference(PyObject*, PyObject*) { return PyBool_FromLong(thread_state().inference); }
-PyObject* py_forward_level(PyObject*, PyObject* on) { return PyBool_FromLong(set_forward_level(on == Py_True)); }
+// 0: none, 1: tangents go forward, 2: and an outer computation records
+PyObject* py_forward_level(PyObject*, PyObject* level) {
+  const long wanted = PyLong_AsLong(level);
+  if (wanted == -1 && PyErr_Occurred()) return nullptr;
+  return PyLong_FromLong(static_cast<long>(set_forward_level(static_cast<ForwardLevel>(wanted))));
+}
+PyObject* py_pushing(PyObject*, PyObject* on) { return PyBool_FromLong(set_pushing(on == Py_True)); }
+PyObject* py_is_forward_only(PyObject*, PyObject* t) {
+  return guarded([&] { return PyBool_FromLong(is_forward_only(expect_tensor(t, "tensor"))); });
+}
 PyObject* py_is_anomaly(PyObject*, PyObject*) { return PyBool_FromLong(thread_state().anomaly); }
 PyObject* py_set_anomaly(PyObject*, PyObject* on) {
   int truth = PyObject_IsTrue(on);
@@ -199,6 +208,8 @@ PyMethodDef g_functions[] = {
      "is_inference_mode_enabled()\n--\n\nWhether inference_mode is on."},
     {"is_anomaly_enabled", py_is_anomaly, METH_NOARGS, "is_anomaly_enabled()\n--\n\nWhether anomaly mode is on."},
     {"_forward_level", py_forward_level, METH_O, nullptr},
+    {"_is_forward_only", py_is_forward_only, METH_O, nullptr},
+    {"_pushing", py_pushing, METH_O, nullptr},
     {"_set_anomaly", py_set_anomaly, METH_O, nullptr},
     {"_push_saved_tensors_hooks", push_hooks, METH_VARARGS, nullptr},
     {"_pop_saved_tensors_hooks", pop_hooks, METH_NOARGS, nullptr},

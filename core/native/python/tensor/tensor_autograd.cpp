@@ -1,6 +1,7 @@
 // a.backward(), hooks, detach_ and what else changes a tensor's autograd state; the engine for tesserack.autograd.
 #include "autograd/anomaly.h"
 #include "autograd/engine.h"
+#include "autograd/forward_level.h"
 #include "autograd/keep_saved.h"
 #include "autograd/meta.h"
 #include "python/autograd/autograd_bindings.h"
@@ -106,6 +107,7 @@ PyObject* run_engine(PyObject*, PyObject* args) {
     options.create_graph = create;
     options.allow_unused = allow_unused;
     options.accumulate = accumulate;
+    options.forward = is_pushing();
     std::vector<Tensor> results =
         run_backward(tensor_list(tensors, "backward", false), tensor_list(grads, "grad_tensors", true),
                      tensor_list(inputs, "inputs", false), options);
