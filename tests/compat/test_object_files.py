@@ -86,6 +86,36 @@ def test_whole_objects_come_back(program):
     ]
 
 
+WRAPPER = """
+    import io, torch
+
+    class Wrapped(torch.Tensor):
+        @staticmethod
+        def __new__(cls, inner):
+            return torch.Tensor._make_wrapper_subclass(cls, inner.shape, strides=inner.stride(), dtype=inner.dtype)
+
+        def __init__(self, inner):
+            self.inner = inner
+
+        @classmethod
+        def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+            got = func(*(a.inner if isinstance(a, cls) else a for a in args), **(kwargs or {}))
+            return cls(got) if isinstance(got, torch.Tensor) else got
+
+    for old in (False, True):
+        wrapped, file = Wrapped(torch.arange(6.0).view(2, 3).t()), io.BytesIO()
+        torch.save([wrapped, wrapped], file, _use_new_zipfile_serialization=not old)
+        file.seek(0)
+        first, second = torch.load(file, weights_only=False)
+        print(type(first).__name__, first is second, first.stride(), (first + 1).inner.tolist())
+"""
+
+
+def test_tensors_without_memory_come_back(program):
+    line = "Wrapped True (1, 3) [[1.0, 4.0], [2.0, 5.0], [3.0, 6.0]]"
+    assert program.run(WRAPPER) == [line, line]
+
+
 def test_a_file_runs_nothing_unless_it_is_trusted(program):
     lines = program.run(
         """

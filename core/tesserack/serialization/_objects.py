@@ -22,6 +22,7 @@ from tesserack import Tensor, serialization
 from tesserack._native import Operator, dtype, layout, memory_format
 from tesserack._tensor.pending import bits_of
 from tesserack._tensor.pickling import set_state, state_of
+from tesserack._tensor.subclass import has_no_memory, make_wrapper_subclass
 from tesserack.nested._saving import jagged_parts, strided_parts
 from tesserack.nested._tensor import NestedTensor
 from tesserack.nn.modules._state_dict import StateDict
@@ -148,6 +149,10 @@ class _Pickler(_PythonPickler):  # type: ignore[misc]
         if value.is_meta:
             described = (value.dtype, value.shape, value.stride(), value.requires_grad)
             return _Name("torch._utils", "_rebuild_meta_tensor_no_storage"), described
+        if has_no_memory(value):
+            place = (tuple(value.shape), value.stride(), value.storage_offset())
+            wrapper = (type(value), value.dtype, *place, value.layout, value.device, value.requires_grad)
+            return _Name("torch._utils", "_rebuild_wrapper_subclass"), wrapper
         return self._values(value) if value.layout is ts.strided else self._sparse(value)
 
     def _values(self, value: Tensor) -> tuple[_Name, tuple[Any, ...]]:
@@ -322,6 +327,8 @@ class _Finds(_Base):  # type: ignore[misc]
             return _rebuild_from_type
         if module == "torch._utils" and name == "_rebuild_parameter_with_state":
             return _rebuild_parameter
+        if module == "torch._utils" and name == "_rebuild_wrapper_subclass":
+            return _rebuild_wrapper
         if (module, name) == ("torch.nested._internal.nested_tensor", "NestedTensor"):
             return NestedTensor
         if (module, name) == ("torch._dynamo.decorators", "_DimRange"):
@@ -378,6 +385,13 @@ def _rebuild_from_type(function: Any, kind: type, arguments: tuple[Any, ...], st
         made = made.as_subclass(kind)
     set_state(made, state)
     return made
+
+
+def _rebuild_wrapper(
+    kind: type, dtype: Any, size: Any, stride: Any, offset: int, layout: Any, device: Any, requires_grad: bool
+) -> Any:
+    given = {"dtype": dtype, "layout": layout, "device": device, "requires_grad": requires_grad}
+    return make_wrapper_subclass(kind, size, strides=stride, storage_offset=offset, **given)
 
 
 def _rebuild_parameter(data: Tensor, requires_grad: bool, hooks: Any, state: Any) -> Any:
