@@ -43,6 +43,7 @@ ALIASES = {
     "torch.distributed.constants.default_pg_timeout": "tesserack.distributed:default_pg_timeout",
     "torch._C.PyTorchFileReader": "tesserack.compat.shims._archives:PyTorchFileReader",
     "torch._C.PyTorchFileWriter": "tesserack.compat.shims._archives:PyTorchFileWriter",
+    "torch._VF._add_relu": "tesserack.compat.shims._parts:_add_relu",
     "torch._VF.unique_dim": "tesserack.ops.nonzero_unique:unique_dim",
     "torch.autograd._calculate_shape": "tesserack.compat.shims._autograd_parts:calculate_shape",
     "torch.autograd.functional._construct_standard_basis_for": "tesserack.compat.shims._autograd_parts:standard_basis",

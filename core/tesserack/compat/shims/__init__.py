@@ -24,6 +24,7 @@ from tesserack.compat.shims._checks import (
     _check_with,
 )
 from tesserack.compat.shims._parts import (
+    _add_relu,
     _aminmax,
     _assert_scalar,
     _assert_tensor_metadata,
@@ -32,6 +33,10 @@ from tesserack.compat.shims._parts import (
     _is_functional_tensor,
     _log_softmax,
     _log_softmax_backward_data,
+    _masked_softmax,
+    _nested_from_padded,
+    _nested_from_padded_and_nested_example,
+    _nested_tensor_from_mask,
     _shape_as_tensor,
     _softmax,
     _softmax_backward_data,
@@ -60,6 +65,7 @@ from tesserack.compat.shims._quantized import (
 from tesserack.serialization._objects import load, save, use_names
 
 __all__ = [
+    "_add_relu",
     "_aminmax",
     "_assert",
     "_assert_scalar",
@@ -80,6 +86,10 @@ __all__ = [
     "_log_softmax_backward_data",
     "_make_per_channel_quantized_tensor",
     "_make_per_tensor_quantized_tensor",
+    "_masked_softmax",
+    "_nested_from_padded",
+    "_nested_from_padded_and_nested_example",
+    "_nested_tensor_from_mask",
     "_shape_as_tensor",
     "_softmax",
     "_softmax_backward_data",

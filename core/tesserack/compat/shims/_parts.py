@@ -127,3 +127,42 @@ def _assert_tensor_metadata(
         want = tuple(want) if isinstance(want, (list, tuple)) else want
         if want is not None and want != got:
             raise RuntimeError(f"Tensor {what} mismatch! Expected: {want}, Got: {got}")
+
+
+def _nested_tensor_from_mask(t: Tensor, mask: Tensor, mask_check: bool = True) -> Tensor:
+    """The rows of ``t`` where the (B, L) ``mask`` is True: from the left, which is looked at."""
+    lengths = mask.sum(1)
+    if mask_check and not mask.equal(ts.arange(mask.shape[1], device=mask.device) < lengths.unsqueeze(1)):
+        raise RuntimeError("_nested_tensor_from_mask: expected the mask to be left-aligned, its True before its False")
+    nested: Tensor = ts.nested.as_nested_tensor([row[:n] for row, n in zip(t.unbind(), lengths.tolist(), strict=True)])
+    return nested
+
+
+def _nested_from_padded(padded: Tensor, cpu_nested_shape_example: Tensor, fuse_transform_0213: bool = False) -> Tensor:
+    """The parts of the rows that have the sizes given; dims 1 and 2 are exchanged, and the last two one, if asked."""
+    dense = padded.transpose(1, 2).flatten(2, 3) if fuse_transform_0213 else padded
+    sizes = cpu_nested_shape_example.tolist()
+    parts = [row[tuple(map(slice, size))] for row, size in zip(dense.unbind(), sizes, strict=True)]
+    nested: Tensor = ts.nested.as_nested_tensor(parts)
+    return nested
+
+
+def _nested_from_padded_and_nested_example(padded: Tensor, nt_example: Tensor) -> Tensor:
+    """The parts of the rows that have the sizes of those of a nested tensor."""
+    return _nested_from_padded(padded, ts.tensor([row.shape for row in nt_example.unbind()]))
+
+
+def _masked_softmax(input: Tensor, mask: Tensor, dim: int | None = None, mask_type: int | None = None) -> Tensor:
+    """Softmax of scores (B, heads, L, L) where ``mask`` is False.
+
+    ``mask_type``: 0 for a mask (L, L), 1 for one (B, L), 2 for one of the scores' shape.
+    """
+    if mask_type == 1 and mask.ndim == 2:
+        mask = mask.reshape(mask.shape[0], *(1,) * (input.ndim - 2), mask.shape[1])
+    return ts.softmax(input.masked_fill(mask, float("-inf")), input.ndim - 1 if dim is None else dim)
+
+
+def _add_relu(input: Tensor, other: Tensor, *, alpha: float = 1, out: Tensor | None = None) -> Tensor:
+    """The sum where it is above zero."""
+    found = ts.relu(ts.add(input, other, alpha=alpha))
+    return found if out is None else out.resize_(found.shape).copy_(found)
