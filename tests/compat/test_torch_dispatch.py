@@ -184,6 +184,17 @@ def test_attention_of_aten_refuses_dropout():
         attention(q, q, q, 0.5)
 
 
+def test_a_mode_answers_by_a_method_of_its_own():
+    class Wrong(dispatch.TorchDispatchMode):
+        @classmethod
+        def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+            return func(*args, **(kwargs or {}))
+
+    with pytest.raises(RuntimeError, match="normal method"), Wrong():
+        pass
+    assert (ts.ones(1) + 1).item() == 2  # nothing was entered
+
+
 def test_modes_of_one_thread_are_not_anothers():
     import threading
 

@@ -78,6 +78,12 @@ def test_what_has_no_shape_yet_is_not_empty(ask):
         ask(nn.LazyBatchNorm1d().running_mean)
 
 
+@pytest.mark.filterwarnings("ignore:.*jit.script")
+def test_what_has_no_shape_yet_is_no_script() -> None:
+    with pytest.raises(RuntimeError, match="run a forward pass"):
+        ts.jit.script(nn.Sequential(nn.LazyLinear(2)))
+
+
 def test_what_has_no_shape_yet_can_be_moved_copied_and_kept():
     layer = nn.LazyLinear(3).to(ts.float64)
     assert layer.weight.dtype is ts.float64 and layer.weight.device.type == "cpu" and layer.weight.is_leaf

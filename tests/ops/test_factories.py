@@ -38,6 +38,20 @@ def test_default_dtypes(device: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("real", "full", "made"),
+    [(ts.float16, ts.complex64, ts.complex32), (ts.float64, ts.complex128, ts.complex128)],
+)
+def test_complex_numbers_follow_the_default_dtype(real: ts.dtype, full: ts.dtype, made: ts.dtype) -> None:
+    """Of halves ``full`` makes none, as in PyTorch."""
+    before = ts.get_default_dtype()
+    ts.set_default_dtype(real)
+    try:
+        assert ts.full((2,), 1j).dtype is full and ts.tensor([1j]).dtype is made
+    finally:
+        ts.set_default_dtype(before)
+
+
+@pytest.mark.parametrize(
     "args", [(5,), (2, 7), (0, 10, 3), (10, 0, -3), (0, 1, 0.25), (1.0, -1.0, -0.3), (0, 0), (-3, 3.5)]
 )
 def test_arange(device: str, args: tuple[float, ...]) -> None:

@@ -21,6 +21,18 @@ def test_empty_batches(name: str, dims: int, device: ts.device) -> None:
 
 
 @pytest.mark.parametrize("dims", [1, 2, 3])
+def test_places_of_empty_batches(dims: int, device: ts.device) -> None:
+    """Values and where they were, and the way back."""
+    x = ts.ones(0, 3, *[6] * dims, device=device)
+    found = [getattr(F, f"{name}{dims}d")(x, 2, return_indices=True) for name in ("max_pool", "adaptive_max_pool")]
+    if dims > 1:
+        found.append(getattr(F, f"fractional_max_pool{dims}d")(x, 2, output_size=2, return_indices=True))
+    for values, places in found:
+        assert values.shape == places.shape and values.shape[:2] == (0, 3) and places.dtype is ts.int64
+    assert getattr(F, f"max_unpool{dims}d")(*found[0], 2).shape == x.shape
+
+
+@pytest.mark.parametrize("dims", [1, 2, 3])
 @pytest.mark.parametrize("name", PLAIN[2:])
 def test_adaptive_sizes(name: str, dims: int, device: ts.device) -> None:
     """None of them, more than there are elements, and more than there can be: an error at once."""

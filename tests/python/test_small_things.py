@@ -137,6 +137,18 @@ def test_assert_close_messages() -> None:
         assert_close(1, 1, rtol=0.1)
 
 
+def test_assert_close_of_meta_and_of_specified_elements() -> None:
+    meta = ts.empty(2, device="meta")
+    ts.testing.assert_close(meta, ts.ones(2, device="meta"))
+    with pytest.raises(AssertionError, match="shape"):
+        ts.testing.assert_close(meta, ts.empty(3, device="meta"))
+    twice = ts.sparse_coo_tensor([[0, 1, 1]], [1.0, 1.0, 1.0], (2,))
+    once = ts.sparse_coo_tensor([[0, 1]], [1.0, 2.0], (2,))
+    with pytest.raises(AssertionError, match="number of specified values in sparse COO"):
+        ts.testing.assert_close(once, twice)
+    ts.testing.assert_close(once.coalesce(), twice)
+
+
 def test_assert_close_of_integers_is_not_led_astray_by_their_width() -> None:
     def close(a: int, b: int, kind: ts.dtype, atol: float) -> bool:
         try:

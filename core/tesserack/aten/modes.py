@@ -75,6 +75,10 @@ class TorchDispatchMode:
         raise NotImplementedError(f"{type(self).__name__}: a mode defines __torch_dispatch__")
 
     def __enter__(self) -> TorchDispatchMode:
+        if getattr(self.__torch_dispatch__, "__self__", self) is not self:
+            raise RuntimeError(
+                f"{type(self).__name__}: __torch_dispatch__ of a mode should be a normal method not a class method"
+            )
         _state.modes.append(self)
         _state.entered += 1
         _native._enable_key(KEY, True)

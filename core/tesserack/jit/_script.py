@@ -104,7 +104,10 @@ def is_scripted(obj: Any) -> bool:
 def scripted(obj: Any) -> Any:
     """The object, which counts as a script from now on; a module's parts, too."""
     if _isinstance(obj, Module):
-        for part in obj.modules():
+        parts = list(obj.modules())
+        if any(getattr(part, "has_uninitialized_params", bool)() for part in parts):
+            raise RuntimeError("jit.script: expected no uninitialized parameters or buffers; run a forward pass first")
+        for part in parts:
             part.__dict__[_MARK] = True
     elif callable(obj) and not _isinstance(obj, type):
         with contextlib.suppress(TypeError):  # what has no weak references

@@ -189,7 +189,7 @@ def _warn_broadcast(name: str, input: Tensor, target: Tensor) -> None:
     if input.shape != target.shape:
         warnings.warn(
             f"{name}: input {tuple(input.shape)} and target {tuple(target.shape)} differ in shape and are broadcast; "
-            "this is rarely meant, give both the same shape",
+            "this is rarely meant. Please ensure they have the same size.",
             stacklevel=3,
         )
 
