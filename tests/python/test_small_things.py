@@ -147,6 +147,7 @@ def test_assert_close_of_meta_and_of_specified_elements() -> None:
     with pytest.raises(AssertionError, match="number of specified values in sparse COO"):
         ts.testing.assert_close(once, twice)
     ts.testing.assert_close(once.coalesce(), twice)
+    ts.testing.assert_close(once, ts.sparse_coo_tensor([[1, 0]], [2.0, 1.0], (2,)))  # in whatever order
 
 
 def test_assert_close_of_integers_is_not_led_astray_by_their_width() -> None:

@@ -43,7 +43,7 @@ def assert_close(
 
     Takes tensors, numbers, arrays, and sequences and mappings of these. Default tolerances follow from the dtypes; give
     both or none. Shapes must agree, and unless switched off dtypes, devices and layouts, of numbers their types;
-    infinities must agree exactly. Of sparse tensors the specified elements are compared, in the order they have unless
+    infinities must agree exactly. Of sparse tensors the specified elements are compared, and how many there are unless
     one alone is coalesced; of meta tensors the attributes. None equals None only.
 
     >>> import tesserack as ts
@@ -209,7 +209,9 @@ def _dense(tensor: Tensor) -> Tensor:
 
 def _compare_sparse(actual: Tensor, expected: Tensor, rules: _Rules) -> str | None:
     """Where the specified elements are, exactly, then what they are."""
-    if actual.layout is _native.sparse_coo and actual.is_coalesced() != expected.is_coalesced():
+    if actual.layout is _native.sparse_coo and (
+        actual._nnz() == expected._nnz() or actual.is_coalesced() != expected.is_coalesced()
+    ):
         actual, expected = actual.coalesce(), expected.coalesce()
     layout = str(actual.layout).rpartition("_")[2].upper()
     left, right = _components(actual), _components(expected)
