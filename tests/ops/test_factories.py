@@ -81,6 +81,8 @@ def test_linspace_ends_are_exact(device: str) -> None:
     x = ts.linspace(0.1, 0.7, 7, dtype=ts.float64, device=device).cpu().numpy()
     assert x[0] == 0.1 and x[-1] == 0.7
     assert ts.linspace(0, 10, 5, dtype=ts.int64, device=device).cpu().numpy().tolist() == [0, 2, 5, 7, 10]
+    wide = ts.linspace(-3e38, 3e38, 5, device=device).cpu().numpy()  # whose distance is no float32
+    np.testing.assert_allclose(wide, np.linspace(-3e38, 3e38, 5), rtol=1e-6)
 
 
 def test_like_forms(device: str) -> None:

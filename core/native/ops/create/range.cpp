@@ -86,10 +86,9 @@ Tensor spaced(double start, double end, int64_t steps, DType t, Device device) {
     return out;
   }
   double step = steps > 1 ? (end - start) / static_cast<double>(steps - 1) : 0;
-  if (t == DType::Float32) {
-    float first = static_cast<float>(start), last = static_cast<float>(end);
-    start = first, end = last, step = (last - first) / static_cast<float>(steps > 1 ? steps - 1 : 1);
-  }
+  float first = static_cast<float>(start), last = static_cast<float>(end), reach = last - first;
+  if (t == DType::Float32 && std::isfinite(reach))
+    start = first, end = last, step = reach / static_cast<float>(steps > 1 ? steps - 1 : 1);
   int64_t lower = steps / 2, upper = steps - lower, minus_one = -1;
   iota_into(raw_narrow(out, 0, 0, lower), start, step);
   if (upper == 0) return out;
