@@ -24,6 +24,11 @@ CASES = [
     ("rfft", 2, 22, "float32"),
     ("irfft", 19, 15, "float64"),
     ("hfft", 3, 8, "float32"),
+    ("rfft", 19, 48, "float32"),  # an even number of real ones: as half as many complex ones
+    ("ihfft", 3, 26, "float64"),
+    ("irfft", 19, 2, "float32"),
+    ("rfft", 1, 16384, "float64"),
+    ("irfft", 1, 16384, "float32"),
     ("ifft", 1, 8192, "float32"),
     ("fft", 2, 34, "float32"),  # 17 is no step: by a convolution
     ("irfft", 1, 23, "float64"),
@@ -52,6 +57,8 @@ def test_rows(name: str, rows: int, n: int, dtype: str, schedule: str) -> None:
     assert found.shape == expected.shape
     assert str(found.dtype.to_real()) == f"tesserack.{dtype}"
     assert np.abs(found.cpu().numpy() - expected).max() <= TOLERANCE[dtype] * np.abs(expected).max()
+    if name in ("rfft", "ihfft") and n % 2 == 0:
+        assert not found.imag[:, :: n // 2].any()  # to the bit
 
 
 def test_lengths_without_a_step_for_a_factor_are_declined() -> None:
@@ -59,8 +66,11 @@ def test_lengths_without_a_step_for_a_factor_are_declined() -> None:
     assert radices(2 * 3 * 5 * 7 * 11 * 13) == [2, 3, 5, 7, 11, 13]
 
 
-@pytest.mark.parametrize(("n", "launches"), [(64, 1), (1024, 1), (2 * 4096, 5)])
-def test_rows_that_do_not_fit_local_memory_go_step_by_step(n: int, launches: int) -> None:
+@pytest.mark.parametrize(
+    ("n", "kind", "launches"),
+    [(64, 0, 1), (1024, 0, 1), (8192, 0, 5), (64, 1, 1), (16384, 1, 6), (16384, 2, 5)],
+)
+def test_rows_that_do_not_fit_local_memory_go_step_by_step(n: int, kind: int, launches: int) -> None:
     from tesserack_kernelgen.call import Call
     from tesserack_kernelgen.templates import TEMPLATES
 
@@ -76,8 +86,8 @@ def test_rows_that_do_not_fit_local_memory_go_step_by_step(n: int, launches: int
         def numel(self) -> int:
             return int(np.prod(self.shape))
 
-    x, roots = Operand((3, n, 2)), Operand((n, 2))
-    plan = TEMPLATES["fft_rows"](Call(card, GPU, "fft_rows", None, None, (x,), (x, roots), (0, False, 1.0), None))
+    x, roots = Operand({0: (3, n, 2), 1: (3, n), 2: (3, n // 2 + 1, 2)}[kind]), Operand((n, 2))
+    plan = TEMPLATES["fft_rows"](Call(card, GPU, "fft_rows", None, None, (x,), (x, roots), (kind, False, 1.0), None))
     assert len(plan.launches) == launches
 
 
