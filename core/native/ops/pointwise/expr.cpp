@@ -6,8 +6,8 @@
 #include <cctype>
 #include <charconv>
 #include <cmath>
+#include <cstdio>
 #include <map>
-#include <sstream>
 #include <tuple>
 #include <unordered_map>
 #include <unordered_set>
@@ -249,13 +249,10 @@ public:
   std::string run(const Expr& e) {
     if (e->kind == ExprNode::Variable) return variables_[static_cast<size_t>(e->variable)];
     if (e->kind == ExprNode::Constant) {
-      std::ostringstream out;
-      out.precision(17);
-      if (is_double(e))
-        out << e->value;
-      else
-        out << e->integer;
-      return out.str();
+      if (!is_double(e)) return std::to_string(e->integer);
+      char text[32];
+      std::snprintf(text, sizeof text, "%.17g", e->value);
+      return text;
     }
     if (auto known = names_.find(e.get()); known != names_.end()) return known->second;
     std::string text = std::string(instruction_name(e->op)) + "(" + run(e->a);
