@@ -344,7 +344,7 @@ def test_a_number_that_is_used_is_no_constant():
         for k in range(5):
             a, b = compiled(ts.full((3,), 0.1 * k)), function(ts.full((3,), 0.1 * k))
             assert ts.equal(a, b) if isinstance(a, ts.Tensor) else a == b
-        assert "calls item" in compiled._compiled.reasons[0]
+        assert not compiled._compiled.reasons  # a graph of each number, or few operators
 
 
 def test_averages_of_weights_are_kept():

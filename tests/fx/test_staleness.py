@@ -67,7 +67,8 @@ def test_changes_between_calls_count(name, gear, monkeypatch):
     try:
         for k in range(3):
             assert same(outcome(compiled, k, X), outcome(twin.function, k, X))
-        assert (state._count > 0) == made.captured, state.reasons
+        captured = made.captured and not (made.only_default and gear == "backend")
+        assert (state._count > 0) == captured, state.reasons
         seeded(made.change), seeded(twin.change)
         for k in range(3):
             assert same(outcome(compiled, k, X), outcome(twin.function, k, X)), state.reasons

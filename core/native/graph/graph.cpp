@@ -119,10 +119,12 @@ bool is_random(const Node& n) {
   return n.op && n.op->effects.random;
 }
 
-// Places that are given as numbers say how many results there are; places that are given as truths do not.
+// Places that are given as numbers say how many results there are; places that are given as truths do not. Nor does it
+// follow from values how many classes there are where that is said.
 bool depends_on_data(const Graph& g, const Node& n) {
-  if (!n.op || !n.op->effects.data_dependent || n.op->schema->base != "index")
-    return n.op && n.op->effects.data_dependent;
+  if (!n.op || !n.op->effects.data_dependent) return false;
+  if (n.op->schema->base == "one_hot" && n.n_args > 1) return g.args(n)[1].is_value || g.args(n)[1].i < 0;
+  if (n.op->schema->base != "index") return true;
   bool masks = false;
   g.each_use(n, [&](Id v) {
     DType t = g.values[v].dtype;

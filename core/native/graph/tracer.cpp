@@ -579,7 +579,7 @@ void Tracer::host_read(const Tensor& t, const char* what) {
   const bool of_run = made_ && t->storage && made_->made(t->storage);
   const bool of_program =
       known(*t.impl()) != kNone || (t->storage && at_.contains(t->storage)) || (lenient_ && !of_run);
-  if (of_program)
+  if (of_program && !(around_.reading && around_.reading(t)))
     around_.warning(
         concat("Converting a tensor to a ", what,
                " might cause the trace to be incorrect. We can't record the data flow of Python values, so "

@@ -16,6 +16,7 @@ namespace ts::graph {
 struct Surroundings {
   std::function<std::string()> line;                    // of the user's program that runs now: "model.py:12", or ""
   std::function<void(const std::string& text)> warning; // with the line where the program stands
+  std::function<bool(const Tensor&)> reading{};         // a value becomes a number: whether runs are compared by it
 };
 
 class Tracer {

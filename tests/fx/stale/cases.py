@@ -11,6 +11,7 @@ class Case(NamedTuple):
     change: Callable[[], Any]
     undo: Callable[[], Any] = lambda: None
     captured: bool = True
+    only_default: bool = False  # no graph for a backend, though there is one else
 
 
 CASES: dict[str, Callable[[], Case]] = {}

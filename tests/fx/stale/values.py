@@ -12,7 +12,7 @@ def reads_value(how):
 
     def make():
         held = ts.tensor(1.0)
-        return Case(lambda x: x.sin() * 2 if how(held) else x.cos() - 1, held.zero_, captured=False)
+        return Case(lambda x: x.sin() * 2 if how(held) else x.cos() - 1, held.zero_, only_default=True)
 
     return make
 
@@ -20,17 +20,17 @@ def reads_value(how):
 def writes_through_numpy():
     held = ts.tensor([1.0])
     seen = held.numpy()
-    return Case(lambda x: x.sin() * float(held), lambda: seen.fill(3.0), captured=False)
+    return Case(lambda x: x.sin() * float(held), lambda: seen.fill(3.0), only_default=True)
 
 
 def is_given_as_a_number():
     held = ts.tensor(2)
-    return Case(lambda x: ts.add(x, x, alpha=held), lambda: held.fill_(3), captured=False)
+    return Case(lambda x: ts.add(x, x, alpha=held), lambda: held.fill_(3), only_default=True)
 
 
 def is_given_as_a_size():
     held = ts.tensor(2)
-    return Case(lambda x: x.sum() + ts.ones(held, 2), lambda: held.fill_(3), captured=False)
+    return Case(lambda x: x.sum() + ts.ones(held, 2), lambda: held.fill_(3), only_default=True)
 
 
 HOW = {

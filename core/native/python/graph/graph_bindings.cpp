@@ -72,9 +72,8 @@ std::string line_outside(const std::string& package) {
 class Recorder {
 public:
   // Where `whole` is false, sizes are plain numbers, and what cannot be written down ends the writing alone.
-  Recorder(const std::string& package, const pb::function& warn, bool whole)
-      : tracer_({[package] { return line_outside(package); }, [warn](const std::string& text) { warn(text); }}, !whole),
-        whole_(whole) {}
+  Recorder(const std::string& package, const pb::function& warn, bool whole, const pb::object& read)
+      : tracer_(surroundings(package, warn, read), !whole), whole_(whole) {}
   ~Recorder() { leave(); }
   void add_input(const pb::object& t, const std::string& name) {
     tracer_.add_input(ts::py::expect_tensor(t.ptr(), "trace"), name);
@@ -87,7 +86,9 @@ public:
   std::shared_ptr<Graph> end(const pb::object& outputs) {
     std::vector<Tensor> list = tensors_of(outputs, "trace");
     leave();
-    return std::make_shared<Graph>(tracer_.end(list));
+    auto graph = std::make_shared<Graph>(tracer_.end(list));
+    if (!whole_) add_sizes(*graph);
+    return graph;
   }
   void cancel() {
     leave();
@@ -96,6 +97,21 @@ public:
   graph::Tracer& tracer() { return tracer_; }
 
 private:
+  static graph::Surroundings surroundings(const std::string& package, const pb::function& warn,
+                                          const pb::object& read) {
+    graph::Surroundings out{[package] { return line_outside(package); },
+                            [warn](const std::string& text) { warn(text); }};
+    if (!read.is_none())
+      out.reading = [read](const Tensor& t) {
+        return read(pb::reinterpret_steal<pb::object>(ts::py::wrap(t))).cast<bool>();
+      };
+    return out;
+  }
+  // What has sizes that follow from values is a result as well, behind all others.
+  static void add_sizes(Graph& g) {
+    for (const Node& n : g.nodes)
+      if (n.parent == kNone && graph::depends_on_data(g, n)) g.each_def(n, [&](Id v) { g.outputs.push_back(v); });
+  }
   void leave() {
     if (std::exchange(on_, false) && whole_) ts::py::watch_sizes(false);
   }
@@ -179,14 +195,15 @@ pb::dict describe_value(const Graph& g, Id v) {
   return out;
 }
 
-// The first operator from a node to before another that gives values to Python, or results of sizes that depend on
-// values; None.
-pb::object host_reader(const Graph& g, Id first, Id last) {
+// The first operator from a node to before another that gives values to Python, or, with `sizes`, results of sizes that
+// depend on values; None.
+pb::object host_reader(const Graph& g, Id first, Id last, bool sizes) {
   static const std::unordered_set<std::string> answers = {"item", "_local_scalar_dense", "equal", "is_nonzero",
                                                           "allclose"};
   for (Id at = first; at < std::min(last, static_cast<Id>(g.nodes.size())); ++at) {
     const Node& n = g.nodes[at];
-    if (n.op && (graph::depends_on_data(g, n) || answers.contains(n.op->schema->base))) return pb::str(n.op->name());
+    if (n.op && ((sizes && graph::depends_on_data(g, n)) || answers.contains(n.op->schema->base)))
+      return pb::str(n.op->name());
   }
   return pb::none();
 }
@@ -316,7 +333,7 @@ void define_graph(pb::module_& m) {
       .def("rename", rename)
       .def_property_readonly("has_backward", [](const Graph& g) { return graph::has_backward(g); })
       .def_property_readonly("writes_memory", [](const Graph& g) { return graph::writes_memory(g); })
-      .def("host_reader", host_reader, pb::arg("first") = 0, pb::arg("last") = kNone)
+      .def("host_reader", host_reader, pb::arg("first") = 0, pb::arg("last") = kNone, pb::arg("sizes") = true)
       .def_property_readonly("has_random",
                              [](const Graph& g) {
                                return std::ranges::any_of(g.nodes, [](const Node& n) { return graph::is_random(n); });
@@ -329,8 +346,8 @@ void define_graph(pb::module_& m) {
       .def_property_readonly("constant", [](const Graph& g) { return g.constant; })
       .def_property_readonly("captured", [](const Graph& g) { return objects_of(g.captured); });
   pb::class_<Recorder>(m, "_Tracer")
-      .def(pb::init<const std::string&, const pb::function&, bool>(), pb::arg("package"), pb::arg("warn"),
-           pb::arg("whole") = true)
+      .def(pb::init<const std::string&, const pb::function&, bool, const pb::object&>(), pb::arg("package"),
+           pb::arg("warn"), pb::arg("whole") = true, pb::arg("read") = pb::none())
       .def("add_input", &Recorder::add_input)
       .def("begin", &Recorder::begin)
       .def("end", &Recorder::end)

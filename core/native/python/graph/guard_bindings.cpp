@@ -169,6 +169,13 @@ void define_guards(pb::module_& m) {
              program.shape = shape_of(shape);
              program.has_shape = true;
            })
+      .def("expects",
+           [](Program& program, size_t at, const std::vector<int64_t>& sizes, const pb::object& values) {
+             TS_CHECK_INDEX(at < program.outputs.size(), "_GraphProgram: there is no result ", at);
+             std::string bytes;
+             if (!values.is_none()) bytes = bytes_of(ts::py::expect_tensor(values.ptr(), "compile"));
+             program.checks.push_back({at, sizes, std::move(bytes)});
+           })
       .def("run", &run_program);
   pb::class_<Replays, std::shared_ptr<Replays>>(m, "_Replays")
       .def(pb::init<>())

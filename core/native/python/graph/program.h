@@ -32,6 +32,13 @@ public:
   bool has_shape = false;
   Shape shape;
 
+  struct Check { // of a result: its sizes, and what it holds
+    size_t at;
+    std::vector<int64_t> sizes;
+    std::string bytes; // or none
+  };
+  std::vector<Check> checks;
+
   void finish(); // once all of it is there
   void run(std::span<const Tensor> in, std::vector<Tensor>& out) const;
   // A new reference, or an error. Results are taken from `out`.
@@ -42,9 +49,12 @@ public:
   void clear();
 
 private:
+  void run_any(std::span<const Tensor> in, std::vector<Tensor>& out) const;
   void run_steps(std::span<const Tensor> in, std::vector<Tensor>& out) const;
   const graph::Executor* only_ = nullptr; // its inputs and outputs are the program's
 };
+
+std::string bytes_of(const Tensor& contiguous);
 
 // Whether gradients of a captured tensor are told to somebody, who sees in which order they come.
 bool is_hooked(const graph::Executor& graph);

@@ -247,13 +247,19 @@ class Compiled:
         return made  # type: ignore[no-any-return]
 
     def _replayed(self, entry: Entry, tensors: list[Any], args: Any, kwargs: Any) -> Any:
-        capture = entry.capture
         try:
             outputs = entry.call(tensors) if entry.whole else entry.call(*tensors)
         except Exception as error:
+            if _is_of_other_values(entry, error):
+                return self._of_other_values(entry, args, kwargs)
             if not self._goes_on(entry, error):
                 raise
             return self.function(*args, **kwargs)
+        return self._put_together(entry, outputs, tensors)
+
+    @staticmethod
+    def _put_together(entry: Entry, outputs: Any, tensors: list[Any]) -> Any:
+        capture = entry.capture
         sources = {"output": outputs if isinstance(outputs, (list, tuple)) else [outputs], "input": tensors}
         made: dict[int, Any] = {}
         leaves = [
@@ -271,14 +277,33 @@ class Compiled:
     def failed(self, place: int, error: Exception, args: Any, kwargs: Any) -> Any:
         """The result of a call whose graph raised; NotImplemented where it is to raise that."""
         places = self.known.places
+        if place < len(places) and _is_of_other_values(places[place], error):
+            return self._of_other_values(places[place], args, kwargs)
         if place < len(places) and self._goes_on(places[place], error):
             return self.function(*args, **kwargs)
         return NotImplemented
 
+    def _of_other_values(self, entry: Entry, args: Any, kwargs: Any) -> Any:
+        """The result of a call for which a graph was run that is of other values: another one's, or Python's. What
+        ran has changed nothing."""
+        known = self.known
+        inputs = _capture.Inputs.of(args, kwargs, keep=False)
+        for other in known.entries.get(inputs.token, ()):
+            if other is entry or not other.whole or other.dependencies.hold(inputs.tensors) is None:
+                continue
+            try:
+                return self._put_together(other, other.call(inputs.tensors), inputs.tensors)
+            except Exception:
+                continue  # it is of others as well
+        if self._count < self._limit() and current_stance().stance == "default":
+            return self._first(inputs.token, args, kwargs)
+        self._note_miss()
+        return self.function(*args, **kwargs)
+
     def _goes_on(self, entry: Entry, error: Exception) -> bool:
         """Whether Python, after an error of a graph, makes the call anew, which raises, or goes on after, an error of
         its own."""
-        if isinstance(error, OtherResults) and entry.whole and entry.capture.module.steady:
+        if isinstance(error, OtherResults) and entry.whole and (entry.capture.module.steady or error.early):
             self.notes.append(str(error))
             self.plain = True
             return True
@@ -303,6 +328,11 @@ class Compiled:
                 "out to have it run as plain Python"
             )
         self.plain = True
+
+
+def _is_of_other_values(entry: Entry, error: Exception) -> bool:
+    """Whether a run of a graph says that it is of other values. Where it failed, that may be why."""
+    return entry.whole and entry.capture.module.compared
 
 
 def _nothing() -> None:

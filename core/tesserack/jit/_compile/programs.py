@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -31,6 +32,7 @@ class Program:
 
     steady = True  # whether a run that was broken off may be made anew by Python, if nothing was changed
     recorded = True  # whether gradients may flow through it
+    compared = False  # whether a run may find that it is of other values
 
     def __init__(self, graph: Any, recorded: bool) -> None:
         self.graph, self.recorded = graph, recorded
@@ -92,16 +94,18 @@ class PartedProgram(Program):
 
     def _steps(self, places: list[int]) -> Iterator[tuple[Any, list[int], list[int]]]:
         """What runs, a graph or a call; on which values; giving which."""
-        begin, made = 0, {call.number: call for call in self.calls}
+        begin, made, unchanged = 0, {call.number: call for call in self.calls}, True
         for place in (*places, self.graph.num_nodes):
             if begin < place:
                 part, given, gives = self.graph.part(begin, place)
-                self.steady &= not (part.has_random or part.writes_memory)
+                unchanged &= not (part.has_random or part.writes_memory)
+                self.steady &= unchanged
                 self.runners.append(_native._GraphRunner(part))
                 yield self.runners[-1], given, gives
             if place < self.graph.num_nodes:
                 node = self.graph.node(place)
                 call: Any = made[node["args"][0]]
+                call.early, unchanged = unchanged, unchanged and call.computes
                 given, gives = ([value for _, value in items] for items in (node["args"][1][1:], node["results"][0]))
                 yield ts.no_grad()(call) if node["no_grad"] else call, given, gives
             begin = place + 1
@@ -114,12 +118,15 @@ class ProgramRecorder:
         self.watch, self.tensors = watch, tensors
         watch.native = True
         # Which is not told to this object itself: the core's tracer is none that the collector of garbage sees through.
-        self.tracer = _native._Tracer(PACKAGE + "/", lambda text: watch.refuse_outside(_VALUES_READ), False)
+        self.reads: list[Tensor] = []  # values that Python has read
+        reading = functools.partial(_note_values, watch, self.reads)
+        refuse = functools.partial(_refuse_values, watch)
+        self.tracer = _native._Tracer(PACKAGE + "/", refuse, False, reading)
         for name, tensor in zip(names, tensors, strict=True):
             self.tracer.add_input(tensor, name)
         watch.count = lambda: self.tracer.num_calls
         self.changed = False
-        self.whole = WholeCalls(watch, self._put, operators=True)
+        self.whole = WholeCalls(watch, self._put, operators=True, reads=True)
         self._some = ts.empty(0)  # a call of no tensors, too, comes to where gradients are recorded
 
     def __enter__(self) -> ProgramRecorder:
@@ -142,7 +149,7 @@ class ProgramRecorder:
         leaves = {id(leaf): leaf for leaf in results}
         self.returned = [leaf for key, leaf in leaves.items() if key not in given]
         try:
-            graph = self.tracer.end(self.returned)
+            graph = self.tracer.end([*self.returned, *self.reads])
             check_parts(graph, self.whole.calls)
             self.region = graph.casts_first() if _native._in_autocast() and not self.whole.calls else None
             self.graph: Any = graph.outer_level()
@@ -166,14 +173,59 @@ class ProgramRecorder:
         for value, tensor, constant in zip(graph.captures, graph.captured, graph.constant, strict=True):
             if (value in used or not nodes) and not constant and id(tensor) not in known and tensor is not self._some:
                 raise NotProved("a tensor is used that is held where it cannot be seen")
-        if (reader := graph.host_reader()) is not None:
-            raise NotProved(f"{reader} hands out values, or sizes that depend on them")
         self.changed = graph.has_random or graph.writes_memory or bool(self.whole.calls)
+        self._check_values(graph)
         recorded = ts.is_grad_enabled() and any(t.requires_grad for t in (*self.tensors, *graph.captured))
         if not self.whole.calls:
             first, casts = self.region or (graph, -1)
-            if casts >= 0 and _are_computed(first):
-                return RegionProgram(graph, first, casts, recorded)
-            return Program(graph, recorded)
+            whole = casts >= 0 and _are_computed(first)
+            program = RegionProgram(graph, first, casts, recorded) if whole else Program(graph, recorded)
+            self._expect_values(graph, program)
+            return program
         places = [n for n, node in enumerate(nodes) if node["op"] == OPERATOR]
         return PartedProgram(graph, self.whole.calls, places)
+
+    def _check_values(self, graph: Any) -> None:
+        """``NotProved`` where Python may go by values, or by sizes that follow from them, and a run with others, which
+        is known only when it is over, could not be made anew."""
+        changed = graph.has_random or bool(self.whole.calls) or _writes_outside(graph)
+        reader = graph.host_reader(sizes=changed)
+        if reader is not None:
+            raise NotProved(f"{reader} hands out values, or sizes that depend on them")
+        if self.reads and changed:
+            raise NotProved(_VALUES_READ)
+
+    def _expect_values(self, graph: Any, program: Program) -> None:
+        """Have runs compare what Python has gone by in this one."""
+        begin = len(self.returned)
+        for at, value in enumerate(graph.outputs[begin:], begin):
+            read = self.reads[at - begin] if at - begin < len(self.reads) else None
+            program.native.expects(at, graph.value(value)["shape"], read)
+            program.compared = True
+
+
+def _writes_outside(graph: Any) -> bool:
+    """Whether a run writes to what was there before."""
+    if not graph.writes_memory:
+        return False
+    before = {graph.value(value)["alias"] for value in (*graph.inputs, *graph.captures)}
+    written = [value for n in range(graph.num_nodes) for value in graph.node(n)["writes"]]
+    return any(graph.value(value)["alias"] in before for value in written)
+
+
+def _note_values(watch: Watch, reads: list[Tensor], tensor: Tensor) -> bool:
+    """Have a tensor whose values Python reads be a result, by which runs are compared."""
+    if watch.inside or watch.opaque:
+        return True
+    if tensor.layout is not ts.strided or tensor.is_quantized:
+        return False
+    watch.inside = True
+    try:
+        reads.append(tensor.detach().clone(memory_format=ts.contiguous_format))
+    finally:
+        watch.inside = False
+    return True
+
+
+def _refuse_values(watch: Watch, text: str) -> None:
+    watch.refuse_outside(_VALUES_READ)

@@ -279,6 +279,8 @@ class Watch:
             return
         if name in ("warn", "warn_explicit") and getattr(function, "__module__", None) == "_warnings":
             self.refuse(f"{_line(frame)} warns", passing=True)  # some do so once
+        if self.native and name == "tolist" and isinstance(owner, Tensor):
+            return  # which tells what it reads
         if name in _REFUSED or type(owner).__name__ in _SWITCHES:
             self.refuse(f"{_line(frame)} calls {name}")
         if frame.f_code.co_filename.startswith(PACKAGE) or frame.f_code in _trusted or _is_help(frame):

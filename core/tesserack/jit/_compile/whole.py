@@ -30,7 +30,11 @@ _numbers = itertools.count()
 
 
 class OtherResults(RuntimeError):
-    """A call gave results of another kind than in the run that was captured."""
+    """A call gave results of another kind than in the run that was captured; ``early``: nothing was changed by then."""
+
+    def __init__(self, text: str, early: bool) -> None:
+        super().__init__(text)
+        self.early = early
 
 
 class WholeCall:
@@ -51,6 +55,7 @@ class WholeCall:
         self._plain: list[tuple[int | None, Any]] | None = None
         self._named: dict[str, Any] = {}
         self._returns_none = False
+        self.early = False  # whether nothing before it, nor it, changes anything
         _by_number[self.number] = self
         # As compilers' graphs call functions.
         shown = args[0] if function is _native._function_apply else function
@@ -130,7 +135,8 @@ class WholeCall:
             raise OtherResults(
                 f"compile: {self.line} calls {self.__name__}, whose results are other than in the run that was "
                 f"captured: expected {self._told(self._others, self._like)}, got "
-                f"{self._told(others, [_likeness(x) for x in outputs])}; decorate what calls it with compiler.disable"
+                f"{self._told(others, [_likeness(x) for x in outputs])}; decorate what calls it with compiler.disable",
+                self.early and self.computes,
             )
         return outputs
 
@@ -189,9 +195,10 @@ class WholeCalls:
     one down, and returns its result.
     """
 
-    def __init__(self, watch: Any, put: Callable[[WholeCall], Any], operators: bool) -> None:
-        """``operators``: those of the program's that are written in Python stand whole, too."""
-        self.watch, self.put, self.operators = watch, put, operators
+    def __init__(self, watch: Any, put: Callable[[WholeCall], Any], operators: bool, reads: bool = False) -> None:
+        """``operators``: those of the program's that are written in Python stand whole, too. ``reads``: the recorder
+        sees to values that Python reads."""
+        self.watch, self.put, self.operators, self.reads = watch, put, operators, reads
         self.numbers: dict[int, tuple[float, Tensor]] = {}  # what `item` gave, by the numbers' ids
         self.divided = False  # whether there was one whose parts are steps
         self.calls: list[WholeCall] = []
@@ -241,7 +248,8 @@ class WholeCalls:
         finally:
             watch.inside = False
         if not fits:
-            watch.refuse(f"{line} calls item")
+            if not self.reads:
+                watch.refuse(f"{line} calls item")
             return NotImplemented
         kept = tensor.detach().clone()
         watch.inside = True
