@@ -71,6 +71,8 @@ CHECKLIST: dict[str, dict[str, tuple[str, ...]]] = {
         "operands that repeat: index, source, batches": ("denseindex", "firstsource", "firstbatch"),
         "products into columns and between gaps": ("denseproduct",),
         "columns added to products": ("rowforcolumn",),
+        "the last part of a tile, and of a chunk of rows": ("wholetiles", "wholechunks"),
+        "numbers in the place of the first operand": ("numberslast",),
     },
     "memory": {
         "reads of one element past an input": ("reads one element",),

@@ -107,4 +107,23 @@ TRIALS: dict[str, Fault] = {
         "test_events_may_go_while_streams_wait",
         "a stream that waits for an event which nobody holds any more on forgotten",
     ),
+    # in those of ``mutants_tiles.py``
+    "wholetiles": Fault(
+        ("--areas", "copies", "-k", "test_layouts"),
+        "test_copies.py::test_layouts[shape1-transposed-contiguous]",
+        "copy_cast of float32 on wholetiles: 37 x 129, from transposed on wholetiles:0 to contiguous on .*: element",
+        "test_copies.py::test_layouts[shape1-contiguous-contiguous]",
+    ),
+    "wholechunks": Fault(
+        ("--areas", "edges", "-k", "test_reductions_of_many or test_ties"),
+        "test_edges.py::test_reductions_of_many[float32]",
+        "reduce, sum of float32 on wholechunks: dim 0 of 65537 x 2: element",
+        "test_edges.py::test_ties[float32]",
+    ),
+    "numberslast": Fault(
+        ("--areas", "capabilities", "-k", "first_values"),
+        "test_capabilities.py::test_first_values[pointwise, a number first]",
+        "pointwise, a number first on numberslast: of .*: element .0.: expected -1",
+        "test_capabilities.py::test_first_values[pointwise, a number last]",
+    ),
 }

@@ -102,6 +102,8 @@ FIRST: dict[str, tuple[Callable[[Any], Any], list[Any]]] = {
     "iota": (lambda x: ts.arange(2, 9, 3, device=x.device), [2, 5, 8]),
     "iota, downwards": (lambda x: ts.arange(5, -4, -3, device=x.device), [5, 2, -1]),
     "pointwise": (lambda x: x * 2 + 1, [7, -1, 5, 5]),
+    "pointwise, a number first": (lambda x: 2 - x, [-1, 3, 0, 0]),
+    "pointwise, a number last": (lambda x: x - 2, [1, -3, 0, 0]),
     "reduce": (lambda x: ts.stack((x.sum(), x.amax(), x.amin())), [6, 3, -1]),
     "scan": (lambda x: x.cumsum(0), [3, 2, 4, 6]),
     "matmul": (lambda x: x.reshape(2, 2) @ x.reshape(2, 2), [[7, -5], [10, 2]]),

@@ -146,7 +146,8 @@ def test_layouts(source: str, target: str, shape: tuple[int, int], card: Card) -
     for here, there in ((card.device, card.device), ("cpu", card.device), (card.device, "cpu")):
         to = LAYOUTS[target](ts.zeros(shape, device=there))
         to.copy_(LAYOUTS[source](values.to(here)))
-        assert bytes_of(to) == bytes_of(values), f"from {source} on {here} to {target} on {there}"
+        what = f"{shape[0]} x {shape[1]}, from {source} on {here} to {target} on {there}"
+        expect(to, cases.values(values), f"copy_cast of {card.real}", what, card)
 
 
 def test_a_copy_writes_nothing_else(card: Card) -> None:
