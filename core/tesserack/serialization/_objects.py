@@ -149,7 +149,7 @@ class _Pickler(_PythonPickler):  # type: ignore[misc]
         if value.is_meta:
             described = (value.dtype, value.shape, value.stride(), value.requires_grad)
             return _Name("torch._utils", "_rebuild_meta_tensor_no_storage"), described
-        if has_no_memory(value):
+        if type(value) is not Tensor and value.layout is ts.strided and has_no_memory(value):
             place = (tuple(value.shape), value.stride(), value.storage_offset())
             wrapper = (type(value), value.dtype, *place, value.layout, value.device, value.requires_grad)
             return _Name("torch._utils", "_rebuild_wrapper_subclass"), wrapper
