@@ -6,7 +6,7 @@
 #include <cctype>
 #include <charconv>
 #include <cmath>
-#include <cstdio>
+#include <iterator>
 #include <map>
 #include <tuple>
 #include <unordered_map>
@@ -250,9 +250,8 @@ public:
     if (e->kind == ExprNode::Variable) return variables_[static_cast<size_t>(e->variable)];
     if (e->kind == ExprNode::Constant) {
       if (!is_double(e)) return std::to_string(e->integer);
-      char text[32];
-      std::snprintf(text, sizeof text, "%.17g", e->value);
-      return text;
+      char text[32]; // whatever the program's locale puts before decimals
+      return {text, std::to_chars(text, std::end(text), e->value, std::chars_format::general, 17).ptr};
     }
     if (auto known = names_.find(e.get()); known != names_.end()) return known->second;
     std::string text = std::string(instruction_name(e->op)) + "(" + run(e->a);
