@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import pickle
 
+import numpy as np
 import pytest
 import tesserack as ts
 import tesserack.nn.functional as F
@@ -195,3 +196,17 @@ def test_gradients_of_gradients_through_a_compiler():
         (first,) = ts.autograd.grad(compiled(x), x, create_graph=True)
         (second,) = ts.autograd.grad(first.sum(), x)
         assert same(second, 6 * X)
+
+
+ARRAY = np.arange(4.0, dtype=np.float32)
+
+
+def test_arrays_among_globals_are_plain_python():
+    def function(x):
+        return x * ts.as_tensor(ARRAY * 2) + x.sin()
+
+    compiled = ts.compile(function)
+    for _ in range(4):
+        x = ts.randn(4)
+        assert ts.equal(compiled(x), function(x))
+    assert "class ndarray" in compiled._compiled.reasons[0]

@@ -414,3 +414,31 @@ def test_results_whose_sizes_follow_from_values_are_those_of_plain_python(by_num
         weight.grad = None
     assert all(ts.equal(a, b) for a, b in zip(*results, strict=True))
     assert compiled._compiled.plain
+
+
+class Filtered(nn.Module):
+    """A layer of the spectrum."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(ts.randn(3, dtype=ts.complex64))
+
+    def forward(self, x):
+        spectrum = ts.fft.rfft(x)
+        spectrum = ts.cat([spectrum[..., :3] * self.weight, spectrum[..., 3:]], -1)
+        return ts.fft.irfft(spectrum, n=x.shape[-1]) + ts.fft.fft(x.sin()).abs().mean()
+
+
+def test_fourier_transforms_are_parts_of_graphs(gear):
+    layer = Filtered()
+    compiled = ts.compile(layer, backend=gear, fullgraph=True)
+    for n in (8, 8, 6, 8):
+        x = ts.randn(2, n)
+        with ts.no_grad():
+            assert ts.equal(compiled(x), layer(x))
+        grads = []
+        for run in (layer, compiled):
+            run(x).square().sum().backward()
+            grads.append(layer.weight.grad)
+            layer.weight.grad = None
+        assert ts.equal(*grads)

@@ -131,7 +131,8 @@ class Dependencies:
         try:
             values = _code.resolve(space, read)
             _watch_way(tokens, space, read, values)
-            if (self.closely and values[0] in TELLING) or is_of_library(code, (read.name, *read.path)[-1]):
+            tells = self.closely and any(values[0] is told for told in TELLING)
+            if tells or is_of_library(code, (read.name, *read.path)[-1]):
                 return values[0]  # which is called there, and each call is seen
             return tokens_along(tokens, values)
         except NotProved as error:

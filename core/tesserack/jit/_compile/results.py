@@ -32,6 +32,12 @@ def _attributes(value: Any) -> dict[str, Any]:
     return found
 
 
+def _is_constant(value: Any) -> bool:
+    """Whether it is a plain value, or a tuple of such."""
+    own = type(value) is tuple or (isinstance(value, tuple) and is_ours(type(value)))
+    return all(map(_is_constant, value)) if own else isinstance(value, PLAIN)
+
+
 def tensors_of(result: Any, is_new: Callable[[Any], bool | None]) -> Iterator[Tensor]:
     """The tensors that a run hands out: in containers, and in what it has made."""
     pending, seen = pytree.tree_leaves(result), set()
@@ -102,6 +108,8 @@ class Makers:
         if isinstance(value, types.FunctionType):
             return self._function(value)
         if isinstance(value, types.BuiltinFunctionType) and isinstance(value.__self__, types.ModuleType):
+            return lambda *given: value
+        if _is_constant(value):
             return lambda *given: value
         return self.of(value)
 

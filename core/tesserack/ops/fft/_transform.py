@@ -12,13 +12,14 @@ A map is: arguments cut or padded with zeros along ``dims``, transformed without
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import tesserack as ts
 from tesserack import _native
 from tesserack.autograd import Function
+from tesserack.autograd._whole import whole
 from tesserack.ops.fft import _device, _mkl
 
 if TYPE_CHECKING:
@@ -32,8 +33,7 @@ _ADJOINT = {"c2c": "c2c", "r2f": "f2r", "f2r": "r2f", "r2c": "h2r", "h2r": "r2c"
 _TO_REAL = ("f2r", "h2r", "c2r")
 
 
-@dataclass(frozen=True)
-class Map:
+class Map(NamedTuple):
     """``sizes``: of the signal (not of half a spectrum) along ``dims``. ``given`` and ``result``: sizes before cutting
     and padding, and after. ``forward``: the sign of the exponent is minus."""
 
@@ -46,7 +46,7 @@ class Map:
     scale: float
 
     def adjoint(self) -> Map:
-        return replace(self, kind=_ADJOINT[self.kind], given=self.result, result=self.given, forward=not self.forward)
+        return self._replace(kind=_ADJOINT[self.kind], given=self.result, result=self.given, forward=not self.forward)
 
     @property
     def to_real(self) -> bool:
@@ -151,6 +151,10 @@ def _half_sizes(map: Map) -> tuple[int, ...]:
     return (*map.sizes[:-1], map.sizes[-1] // 2 + 1)
 
 
+def _given_sizes(map: Map) -> tuple[int, ...]:
+    return _half_sizes(map) if map.kind in ("c2r", "h2r") else map.sizes
+
+
 def _normalised(map: Map) -> str | None:
     """What the library calls this scale of one complex transform; None where it has no name for it."""
     count = math.prod(map.sizes)
@@ -188,11 +192,18 @@ def _compute(map: Map, x: Tensor) -> Tensor:
         return ts.empty(shape, dtype=dtype, device=x.device)
     if 0 in shape or 0 in x.shape:
         return ts.zeros(shape, dtype=dtype, device=x.device)
-    sizes = _half_sizes(map) if map.kind in ("c2r", "h2r") else map.sizes
     if _device.is_available(x):
-        given = _fitted(x.resolve_conj().resolve_neg(), map.dims, sizes)
+        given = _fitted(x.resolve_conj().resolve_neg(), map.dims, _given_sizes(map))
         with contextlib.suppress(_device.Declined):  # counted below
             return _fitted(_device.compute(map, given), map.dims, map.result).contiguous()
+    return _compute_on_host(x, tuple(map))
+
+
+@functools.partial(whole, computes=True)
+def _compute_on_host(x: Tensor, parts: tuple[Any, ...]) -> Tensor:
+    """By libraries that are given addresses: whole in graphs, which make arguments anew of plain values."""
+    map = Map(*parts)
+    sizes = _given_sizes(map)
     if _mkl.is_available():
         made = _mkl.compute(map, _fitted(x.resolve_conj().resolve_neg(), map.dims, sizes))
         if made is not None:
@@ -205,6 +216,7 @@ def _compute(map: Map, x: Tensor) -> Tensor:
         if map.scale != 1:
             found = found * found.real.dtype.type(map.scale)
     found = ts.from_numpy(_contiguous(_resized(found, map.dims, map.result)))
+    dtype = x.dtype.to_real() if map.to_real else x.dtype.to_complex()
     return found if found.dtype is dtype and found.device == x.device else found.to(x.device, dtype)
 
 
