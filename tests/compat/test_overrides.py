@@ -85,6 +85,19 @@ def test_modes_see_every_operator():
     assert len(seen) == 3
 
 
+def test_tensors_repeat_what_python_repeats_under_modes():
+    class Mode(overrides.TorchFunctionMode):
+        def __torch_function__(self, func, types, args=(), kwargs=None):
+            return func(*args, **(kwargs or {}))
+
+    n = ts.tensor(2)
+    with Mode():
+        assert [1] * n == n * [1] == [1, 1]
+        assert (1, 2) * n == (1, 2, 1, 2) and "ab" * n == "abab" and b"x" * n == b"xx"
+        with pytest.raises(TypeError, match="concatenate"):
+            [1] + n
+
+
 def test_wrapped_functions_in_python():
     @overrides.wrap_torch_function(lambda x: (x,))
     def double(x):

@@ -65,6 +65,11 @@ PyObject* dispatch(PyObject* function, PyObject* const* args, size_t nargs, PyOb
       .release();
 }
 
+// What a tensor of one integer repeats, and no operator computes with.
+bool repeats(PyObject* o) {
+  return PyList_CheckExact(o) || PyTuple_CheckExact(o) || PyUnicode_CheckExact(o) || PyBytes_CheckExact(o);
+}
+
 } // namespace
 
 int override_modes() { return t_modes; }
@@ -79,7 +84,9 @@ PyObject* try_override(PyObject* function, PyObject* const* args, size_t nargs, 
 }
 
 PyObject* try_override_slot(const char* method, PyObject* a, PyObject* b) {
-  if (t_off || (!t_modes && !any_overrides(a) && !(b && any_overrides(b)))) return nullptr;
+  if (t_off) return nullptr;
+  if (!any_overrides(a) && !(b && any_overrides(b)))
+    if (!t_modes || repeats(a) || (b && repeats(b))) return nullptr;
   PyRef function = checked(PyObject_GetAttrString(reinterpret_cast<PyObject*>(TensorType), method));
   PyObject* args[] = {a, b};
   return try_override(function.get(), args, b ? 2 : 1, nullptr);
