@@ -197,6 +197,9 @@ def test_channels_last_where_either_layout_would_do(device: str, shape: tuple[in
     assert last.to(memory_format=ts.channels_last) is last and ts.equal(last, x)
     assert last.to(memory_format=ts.contiguous_format).stride() == x.stride()
     weight = ts.ones(4, c, 1, 1, device=device)
+    kernel = ts.ones(4, c, 2, 2, device=device).to(memory_format=ts.channels_last).requires_grad_()
+    ts.nn.functional.conv2d(ts.ones(1, c, 4, 4, device=device), kernel).sum().backward()
+    assert kernel.grad.stride() == kernel.stride() and ts.equal(kernel.grad, ts.full_like(kernel, 9))
     made = ts.nn.functional.conv2d(last, weight)
     assert made.is_contiguous(memory_format=ts.channels_last) and made.stride(1) == 1
     assert ts.equal(made, ts.nn.functional.conv2d(x, weight)) and ts.nn.functional.conv2d(x, weight).stride(1) == h * w

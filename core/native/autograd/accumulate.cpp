@@ -49,6 +49,11 @@ Tensor private_copy(const Tensor& g, const Tensor& variable) {
   ops::copy_(copy, g);
   return copy;
 }
+// Strides of dims of one element mean nothing, but are compared, and say where channels lie.
+void take_strides(const Tensor& g, const Tensor& variable) {
+  if (same(g.strides(), variable.strides()) || !same(g.sizes(), variable.sizes())) return;
+  if (is_dense(variable.sizes(), variable.strides())) g->set_geometry(variable.sizes(), variable.strides());
+}
 } // namespace
 
 void AccumulateGrad::backward(std::span<Tensor> grads, std::span<Tensor>, EdgeMask) {
@@ -79,6 +84,7 @@ void AccumulateGrad::add_to(AutogradMeta& m, Tensor g) {
   if (!m.grad.defined()) {
     // Kept as it is when nobody else can see it; copied otherwise, so that later accumulation stays private.
     bool keep = grad_enabled() || (is_private(g) && (g->payload ? lies_in_rows(g) : is_laid_out_for(g, variable)));
+    if (keep && !grad_enabled() && !g->payload) take_strides(g, variable);
     m.grad = keep ? std::move(g) : private_copy(g, variable);
   } else if (m.grad->payload && !g->payload) {
     m.grad = ops::add(g, m.grad); // dense and sparse make dense
