@@ -6,8 +6,9 @@
 #include <cctype>
 #include <charconv>
 #include <cmath>
-#include <iterator>
+#include <locale>
 #include <map>
+#include <sstream>
 #include <tuple>
 #include <unordered_map>
 #include <unordered_set>
@@ -250,8 +251,11 @@ public:
     if (e->kind == ExprNode::Variable) return variables_[static_cast<size_t>(e->variable)];
     if (e->kind == ExprNode::Constant) {
       if (!is_double(e)) return std::to_string(e->integer);
-      char text[32]; // whatever the program's locale puts before decimals
-      return {text, std::to_chars(text, std::end(text), e->value, std::chars_format::general, 17).ptr};
+      std::ostringstream out; // no locale of the program's, as printf; and to_chars of doubles is too new for wheels
+      out.imbue(std::locale::classic());
+      out.precision(17);
+      out << e->value;
+      return out.str();
     }
     if (auto known = names_.find(e.get()); known != names_.end()) return known->second;
     std::string text = std::string(instruction_name(e->op)) + "(" + run(e->a);
