@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from typing import Any
 
 import tesserack as ts
 from tesserack_kernelgen.dialect import Dialect
@@ -134,6 +135,7 @@ FAMILIES = elementwise, reductions, indexing, products, convolutions, training, 
 
 
 _RECORDED: dict[tuple[str, str], dict[str, str]] = {}
+_PLANNERS: dict[str, Any] = {}
 
 
 def recorded(family: Callable[[str], None], dialect: Dialect) -> dict[str, str]:
@@ -142,9 +144,9 @@ def recorded(family: Callable[[str], None], dialect: Dialect) -> dict[str, str]:
     if key not in _RECORDED:
         from planner import Planner
 
-        planner = Planner(dialect)
+        if dialect.name not in _PLANNERS:
+            _PLANNERS[dialect.name] = Planner(dialect)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # what has no kernel runs on the cpu
-            family(planner.name)
-        _RECORDED[key] = planner.recorder.sources
+            _RECORDED[key] = _PLANNERS[dialect.name].record(family)
     return _RECORDED[key]

@@ -21,7 +21,7 @@ _numbers = itertools.count()
 
 
 class Planner(tesserack_reference.Reference):
-    """Registered under a name of its own; ``recorder.sources`` are the kernels that its calls take."""
+    """Registered under a name of its own, for good: one for each dialect, since a process has room for some twenty."""
 
     def __init__(self, dialect: Dialect) -> None:
         self.name = f"{dialect.name}plans{next(_numbers)}"
@@ -33,6 +33,13 @@ class Planner(tesserack_reference.Reference):
             self.kernel(op)(self._planned(template, known[0] if known else None))
         register: Any = _native
         register._register_python_backend(self, __file__)
+
+    def record(self, calls: Callable[[str], None]) -> dict[str, str]:
+        """The kernels that calls take on the device of a name, whatever was called before: names by text."""
+        self.recorder._kernels.clear()
+        self.recorder.sources = {}
+        calls(self.name)
+        return self.recorder.sources
 
     def _planned(self, template: Any, function: Callable[..., Any] | None) -> Callable[..., Any]:
         def planned(call: Call) -> Any:
