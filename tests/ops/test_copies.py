@@ -203,3 +203,10 @@ def test_channels_last_where_either_layout_would_do(device: str, shape: tuple[in
     made = ts.nn.functional.conv2d(last, weight)
     assert made.is_contiguous(memory_format=ts.channels_last) and made.stride(1) == 1
     assert ts.equal(made, ts.nn.functional.conv2d(x, weight)) and ts.nn.functional.conv2d(x, weight).stride(1) == h * w
+
+
+def test_channels_that_lie_innermost_stay_there(device: str) -> None:
+    """Where the strides of a row of one element say nothing either way."""
+    x = ts.arange(6.0, device=device).reshape(1, 3, 2, 1).permute(0, 2, 1, 3)
+    made = ts.nn.BatchNorm2d(2).to(device).eval()(x)
+    assert made.is_contiguous(memory_format=ts.channels_last) and not made.is_contiguous()

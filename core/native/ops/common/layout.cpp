@@ -31,7 +31,10 @@ MemoryFormat suggested_format(IntSpan sizes, IntSpan strides) {
   return ndim == 4 ? MemoryFormat::ChannelsLast : MemoryFormat::ChannelsLast3d;
 }
 
-bool is_channels_last(const Tensor& t) { return suggested_format(t.sizes(), t.strides()) != MemoryFormat::Contiguous; }
+bool is_channels_last(const Tensor& t) {
+  return suggested_format(t.sizes(), t.strides()) != MemoryFormat::Contiguous ||
+         (!t.is_contiguous() && has_channels_innermost(t));
+}
 
 bool lies_in_layout(const Tensor& t, bool channels_last) {
   return channels_last ? has_channels_innermost(t) : t.is_contiguous();

@@ -7,7 +7,7 @@ namespace ts {
 // The format that PyTorch takes over from a tensor: channels last also where the elements have gaps, and not where the
 // strides could be either.
 MemoryFormat suggested_format(IntSpan sizes, IntSpan strides);
-// Whether what is made of t has its channels innermost, by its suggested format.
+// Whether what is made of t has its channels innermost: by its suggested format, or where it lies so and not by rows.
 bool is_channels_last(const Tensor& t);
 // Whether t is in that of the two layouts, without gaps.
 bool lies_in_layout(const Tensor& t, bool channels_last);

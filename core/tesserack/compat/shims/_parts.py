@@ -131,6 +131,11 @@ def _assert_tensor_metadata(
 
 def _nested_tensor_from_mask(t: Tensor, mask: Tensor, mask_check: bool = True) -> Tensor:
     """The rows of ``t`` where the (B, L) ``mask`` is True: from the left, which is looked at."""
+    if mask.dtype != ts.bool or t.shape[:2] != mask.shape:
+        raise RuntimeError(
+            "_nested_tensor_from_mask: expected a mask of bool of the first two sizes of the tensor, "
+            f"got one of {mask.dtype} and sizes {tuple(mask.shape)} for sizes {tuple(t.shape)}"
+        )
     lengths = mask.sum(1)
     if mask_check and not mask.equal(ts.arange(mask.shape[1], device=mask.device) < lengths.unsqueeze(1)):
         raise RuntimeError("_nested_tensor_from_mask: expected the mask to be left-aligned, its True before its False")
