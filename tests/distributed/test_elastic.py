@@ -130,7 +130,9 @@ def test_machines_come_and_go_between_the_bounds(job: Any) -> None:
     it.go(STEPS)
     shown = [it.end(machine, 0) for machine in (keeper, second, fourth)]
     assert all(f"OF 3 CAME TO {expected()}" in text for text in shown), shown
-    assert "has come; starting again" in shown[0] and "has left; starting again" in shown[0], shown[0]
+    # A rank may fail for want of the one that left before its launcher hears of that: as little a failure of its own.
+    left = re.search(r"(has left|ended with status 1); starting again \(0 left\)", shown[0])
+    assert "has come; starting again" in shown[0] and left, shown[0]
     assert len(it.started()) >= 8
 
 
