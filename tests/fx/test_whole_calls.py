@@ -5,6 +5,7 @@ the program, in forward and backward, by the core and by a compiler.
 from __future__ import annotations
 
 import copy
+import threading
 
 import numpy as np
 import pytest
@@ -429,7 +430,18 @@ class Filtered(nn.Module):
         return ts.fft.irfft(spectrum, n=x.shape[-1]) + ts.fft.fft(x.sin()).abs().mean()
 
 
-def test_fourier_transforms_are_parts_of_graphs(gear):
+@pytest.fixture(params=[False, True], ids=["alone", "beside-a-thread"])
+def beside(request):
+    """Another thread of the process, which makes a compiled function look again at what a run has read."""
+    end = threading.Event()
+    thread = threading.Thread(target=end.wait if request.param else str)
+    thread.start()
+    yield
+    end.set()
+    thread.join()
+
+
+def test_fourier_transforms_are_parts_of_graphs(gear, beside):
     layer = Filtered()
     compiled = ts.compile(layer, backend=gear, fullgraph=True)
     for n in (8, 8, 6, 8):

@@ -154,7 +154,7 @@ class Dependencies:
                 if not _counts(values[-1]):
                     continue
                 _watch_way(tokens, space, read, values)
-                found += [tokens._same(value) for value in values]
+                found += [_identity(tokens, value) for value in values]
                 classes.update((id(value), value) for value in values if isinstance(value, type) and _changes(value))
         return tuple(found)
 
@@ -222,6 +222,15 @@ class Dependencies:
         for value in (*self.tokens.builtins.values(), *self.inputs.builtins.values()) if indirect else ():
             if not computes(value):
                 raise NotProved(f"{value.__name__}, which may do anything, is at hand where calls are not seen")
+
+
+def _identity(tokens: Tokens, value: Any) -> Any:
+    """Which object a value is; of a bound method, which every look makes anew, what it is made of."""
+    if isinstance(value, types.MethodType):
+        return (tokens._same(value.__func__), _identity(tokens, value.__self__))
+    if isinstance(value, types.BuiltinFunctionType):
+        return value  # equal where it is of the same object
+    return tokens._same(value)
 
 
 def _counts(value: Any) -> bool:
