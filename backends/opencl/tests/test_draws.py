@@ -70,3 +70,28 @@ def test_categories_take_few_launches_and_one_wait() -> None:
     before = ts.opencl.kernel_statistics()["launches"]
     ts.multinomial(weights, 3)
     assert ts.opencl.kernel_statistics()["launches"] - before <= 8
+
+
+@pytest.mark.parametrize("sizes", [(1000,), (1, 1000), (50, 7)], ids=str)
+def test_one_category_of_each_row(sizes: tuple[int, ...]) -> None:
+    """It is the first of several, written to where it belongs, by half the launches where there is one row."""
+    weights, drawn = ts.rand(*sizes, device="opencl"), []
+    out = ts.zeros(*sizes[:-1], 2, dtype=ts.int64, device="opencl")
+    for draw in (
+        lambda: ts.multinomial(weights, 3)[..., :1],
+        lambda: ts.multinomial(weights, 1),
+        lambda: ts.multinomial(weights, 1, out=out[..., :1]),
+    ):
+        ts.manual_seed(5)
+        drawn.append(draw().cpu())
+    assert ts.equal(drawn[0], drawn[1]) and ts.equal(drawn[0], drawn[2]) and not out[..., 1:].any()
+    for refused in (-1.0, float("inf"), float("nan")):
+        wrong = weights.clone()
+        wrong[..., 2] = refused
+        with pytest.raises(RuntimeError, match="element < 0"):
+            ts.multinomial(wrong, 1)
+    with pytest.raises(RuntimeError, match="sum of prob"):
+        ts.multinomial(weights * 0, 1)
+    before = ts.opencl.kernel_statistics()["launches"]
+    ts.multinomial(weights, 1)
+    assert ts.opencl.kernel_statistics()["launches"] - before <= (4 if sizes[0] in (1, 1000) else 6)

@@ -6,6 +6,7 @@
 #include "ops/common/declare.h"
 #include "ops/pointwise/fused_programs.h"
 #include "ops/random/random_bits.h"
+#include "ops/reduce/reduce_arrange.h"
 #include "runtime/computed_dtypes.h"
 #include "tensor/geometry.h"
 #include <cmath>
@@ -27,7 +28,14 @@ Tensor sums_of_weights(const Tensor& p) {
 }
 
 void check_weights(const Tensor& p) {
-  if (raw_truth(ops::all(ops::gt(sums_of_weights(p), Scalar(0))))) return; // one wait where all is well
+  Tensor sums = sums_of_weights(p);
+  if (sums.numel() == 1) { // launches are what one row costs
+    alignas(8) char sum[8];
+    copy_bytes_to_host(sum, sums, static_cast<size_t>(sums.item_size()));
+    if (read_scalar(sum, sums.dtype()).to_double() > 0) return;
+  } else if (raw_truth(ops::all(ops::gt(sums, Scalar(0))))) { // one wait where all is well
+    return;
+  }
   Tensor bad = ops::logical_not(ops::logical_and(ops::ge(p, Scalar(0)), ops::lt(p, Scalar(INFINITY))));
   TS_CHECK(!raw_truth(ops::any(bad)), "multinomial: probability tensor contains either `inf`, `nan` or element < 0");
   TS_CHECK(false, "multinomial: invalid multinomial distribution (sum of probabilities <= 0)");
@@ -46,11 +54,13 @@ Tensor with_replacement(const Tensor& p, int64_t n, Generator& g) {
 }
 
 // The n smallest of exponential times with these rates come in the order of draws without replacement; what has no
-// weight comes last, where too little else is left, as in PyTorch.
-Tensor without_replacement(const Tensor& p, int64_t n, Generator& g) {
+// weight comes last, where too little else is left, as in PyTorch. One of each row is written to where it belongs.
+Tensor without_replacement(const Tensor& out, const Tensor& p, int64_t n, Generator& g) {
   static const Op time_of_weight("time_of_weight");
   Tensor times = time_of_weight(uniform_tensor(p.sizes(), p.dtype(), p.device(), g), p);
-  return ops::topk.multi<2>(times, n, -1, false, true)[1];
+  if (n > 1 || !out.is_contiguous()) return ops::topk.multi<2>(times, n, -1, false, true)[1];
+  reduce_into(out, TS_R_ARGMIN, times, DimSet{2});
+  return out;
 }
 
 Tensor multinomial_rule(const Tensor& self, int64_t num_samples, bool replacement, Generator* given) {
@@ -74,8 +84,8 @@ void multinomial(const Tensor& out, const Tensor& self, int64_t num_samples, boo
   Tensor p = raw_contiguous(raw_cast(self, accumulate_type(self)));
   if (self.ndim() == 1) p = raw_view(p, Dims{1, self.numel()});
   check_weights(p);
-  Tensor drawn = replacement ? with_replacement(p, num_samples, g) : without_replacement(p, num_samples, g);
-  raw_copy(out, self.ndim() == 1 ? raw_view(drawn, out.sizes()) : drawn);
+  Tensor drawn = replacement ? with_replacement(p, num_samples, g) : without_replacement(out, p, num_samples, g);
+  if (!drawn.is(out)) raw_copy(out, raw_view(drawn, out.sizes()));
 }
 
 } // namespace
