@@ -7,7 +7,8 @@
 #   make bench [BENCH_ARGS=...]                          time side by side with torch
 #   make asan [ASAN_ARGS=...]                            build and test with sanitizers
 #   make tsan [TSAN_ARGS=...]                            the core's threads under ThreadSanitizer
-#   make test-ranks                                      programs under the launchers that are plugins
+#   make test-ranks                                      programs under the launchers that are plugins; FULL=1: a third
+#                                                        MPI, of 130 MB, too
 #   make test-cuda                                       compile every CUDA kernel; on a machine with a device, use it
 #   make test-without-onednn                             test the cpu backend's own kernels
 #   make wheels                                          build and try the wheels for every Python found
@@ -58,7 +59,7 @@ conform: build $(STAMPS)/test $(DEVICE_STAMP)
 	$(PY) -m tesserack.testing.conform $(or $(DEVICE),cpu) --report build/conformance $(CONFORM_ARGS)
 
 # Those of Slurm are among the others, and skipped where its daemons are not installed.
-test-ranks: build $(STAMPS)/test $(STAMPS)/examples $(STAMPS)/ranks
+test-ranks: build $(STAMPS)/test $(STAMPS)/examples $(STAMPS)/ranks$(if $(FULL),-all)
 	$(PYTEST) $(PYTEST_ARGS) $(RANKS)
 
 # Without a device: the kernels through NVRTC, the backend against a simulated driver. TESSERACK_KERNEL_REPORT=folder
@@ -173,6 +174,11 @@ $(STAMPS)/examples $(STAMPS)/test $(STAMPS)/bench $(STAMPS)/docs $(STAMPS)/lint:
 
 $(STAMPS)/ranks: tools/ranks_environment.py plugins/mpi/pyproject.toml plugins/ray/pyproject.toml $(STAMPS)/core
 	$(PY) tools/ranks_environment.py openmpi mpich ray
+	@touch $@
+
+# Three times as large as the others together.
+$(STAMPS)/ranks-all: $(STAMPS)/ranks
+	$(PY) tools/ranks_environment.py impi
 	@touch $@
 
 $(STAMPS)/cuda: $(STAMPS)/build-deps backends/cuda/pyproject.toml $(call files,plugins/kernelgen/native)

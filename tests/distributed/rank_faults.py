@@ -120,6 +120,12 @@ def marked(variable: str) -> list[str]:
     return found
 
 
+def survivors(shown: str, folder: Path) -> list[str]:
+    """What ranks of ``surviving.py`` say of a failure; the whole job has ended just now."""
+    ended = f"ENDED after {time.time() - float((folder / 'failed').read_text()):.2f} s"
+    return [line for line in shown.splitlines() if re.search("RANK [0-9]+ (TOLD|BEGAN AGAIN)", line)] + [ended]
+
+
 def listening(port: int) -> bool:
     """Whether something listens there on the loopback."""
     rows = Path("/proc/net/tcp").read_text().splitlines()[1:]

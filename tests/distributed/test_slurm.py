@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import rank_faults
 from tesserack.distributed import _slurm as slurm
 from tesserack.testing import seeds
 
@@ -101,6 +102,7 @@ def test_tasks_end_where_one_fails_at_some_step(tmp_path: Path) -> None:
         # A task that is stopped cannot end itself: without the flag srun waits for it, whoever else has failed.
         flag = ["--kill-on-bad-exit=1"] if how == "stopped" else []
         done = srun(*flag, "-N", 2, "-n", 3, sys.executable, *words)
+        print(f"run {run}: srun, {how}", *rank_faults.survivors(done.stdout, folder), sep="\n  ")
         shown = f"run {run}, {how}: {done.returncode}\n{done.stdout}{done.stderr[-3000:]}"
         assert done.returncode != 0 and "CAME TO" not in done.stdout, shown
         assert ("did not come within 8 s" if how == "stopped" else "has ended") in shown, shown

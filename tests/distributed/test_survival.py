@@ -1,6 +1,6 @@
 """Ranks that fail at a random step, in a random way: all begin again and come to what they would have.
 
-Two of a hundred, chosen by the run's seed; ``FULL=1``: all.
+Two of a hundred, chosen by the run's seed; ``FULL=1``: all. ``pytest -s`` shows what each took.
 """
 
 import random
@@ -36,7 +36,9 @@ def test_training_survives_ranks_that_fail(launch: Any, tmp_path: Path) -> None:
         options = ("--max-restarts", "1")
         variables = {"TESSERACK_COMM": engine, "TMPDIR": str(temporary), "FAULT_RUN": str(folder)}
         done = launch("surviving.py", ranks, folder, *arguments, options=options, variables=variables)
-        told = f"run {run}: {engine}, {ranks} ranks, {arguments}\n{done.stdout}{done.stderr[-2000:]}"
+        told = f"run {run}: {engine}, {ranks} ranks, {arguments}"
+        print(told, *rank_faults.survivors(done.stdout, folder), sep="\n  ")
+        told += f"\n{done.stdout}{done.stderr[-2000:]}"
         assert done.returncode == 0, told
         assert re.findall(r"CAME TO (\d+)", done.stdout) == [expected(ranks)] * ranks, told
         assert "starting again" in done.stderr, told

