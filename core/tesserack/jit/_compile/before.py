@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import functools
 import types
 from collections.abc import Iterator
@@ -15,7 +16,7 @@ from tesserack.jit._compile.state import ATOMS, TENSORS, Tokens, is_ours, once
 from tesserack.jit._compile.watch import is_trusted
 from tesserack.nn.modules.module import Module
 
-__all__ = ["Before", "Seeds", "cells", "inner", "tokens_along"]
+__all__ = ["Before", "Seeds", "cells", "inner", "tokens_along", "watch_way"]
 
 
 def inner(code: types.CodeType) -> Iterator[types.CodeType]:
@@ -45,6 +46,18 @@ def tokens_along(tokens: Tokens, values: list[Any]) -> Any:
     return (*found, tokens.of(last))
 
 
+def watch_way(tokens: Tokens, space: dict[str, Any], read: _code.Read, values: list[Any]) -> None:
+    """Note the dicts in which a global and its attributes are found."""
+    tokens.entry(space, read.name)
+    if read.name not in space:
+        tokens.entry(vars(builtins), read.name)
+    for name, owner in zip(read.path, values, strict=False):
+        if isinstance(owner, types.ModuleType):
+            tokens.entry(vars(owner), name)
+        elif isinstance(owner, type):
+            tokens.watch("class", owner)
+
+
 class Seeds:
     """What earlier runs have come to: functions' codes, with their globals, functions that close over something, and
     what was read that no code tells.
@@ -55,8 +68,10 @@ class Seeds:
         self.functions: dict[int, types.FunctionType] = {}
         self.reads: dict[tuple[types.CodeType, _code.Read], dict[str, Any]] = {}
         self.divides = True  # whether functions without gradients are looked into
+        self.alone = False  # whether the next run is looked at without what others depend on
 
 
+_SKIPPED = ATOMS.union(TENSORS)  # which lead to nothing
 _MOST = 3000  # values that are looked at for what a run may come to
 
 
@@ -81,10 +96,20 @@ class Before:
         most = len(self._seen) + _MOST
         self._begin(seeds)
         while self._pending and len(self._seen) < most:
-            self._visit(self._pending.pop())
+            value = self._pending.pop()
+            if type(value) not in _SKIPPED and id(value) not in self._seen:
+                self._visit(value)
         if self._pending:
             self._keep_to(seeds)
+        looked = len(self.kept.watched)
         self._tokens = self._all(self.kept)
+        self._rest = self._guard_of_rest(looked) if all(token is not None for _, _, token in self._tokens) else None
+
+    def _guard_of_rest(self, looked: int) -> Any:
+        """Of what there is besides the roots."""
+        tensors = self.kept.tensors
+        rest = [*self.kept.watched[looked:], *(("class", cls) for cls in {type(m) for m in self.kept.modules.values()})]
+        return _native._Guard(once(rest), [*tensors.values()], self.guard)
 
     def _keep_to(self, seeds: Seeds) -> None:
         self.reads, self.functions = {}, dict(seeds.functions)
@@ -97,11 +122,10 @@ class Before:
             self._note(code, read, space)
 
     def _visit(self, value: Any) -> None:
-        kind = type(value)
-        if id(value) in self._seen or kind in ATOMS or kind in TENSORS:
-            return
         self._seen.add(id(value))
-        if isinstance(value, types.MethodType):
+        if isinstance(value, Module):
+            self._pending += [type(value), *vars(value).values(), *value._modules.values()]
+        elif isinstance(value, types.MethodType):
             self._pending += [value.__func__, value.__self__]
         elif isinstance(value, types.FunctionType):
             if is_trusted(value):
@@ -113,8 +137,6 @@ class Before:
                     self._read(code, value.__globals__)
         elif isinstance(value, functools.partial):
             self._pending += [value.func, *value.args, *value.keywords.values()]
-        elif isinstance(value, Module):
-            self._pending += [kind, *vars(value).values(), *value._modules.values()]
         elif isinstance(value, type) and not is_ours(value):
             metaclass: type = type(value)
             for base in (*value.__mro__, *metaclass.__mro__):
@@ -139,12 +161,15 @@ class Before:
 
     def _all(self, tokens: Tokens) -> list[tuple[types.CodeType, str, Any]]:
         """Each with its code and what it is called. What a token has been made of is not looked at again."""
-        found = [
-            (code, f"line {read.line}: the run changes {'.'.join((read.name, *read.path))}, a global",
-             _tried(tokens_along, tokens, _code.resolve(space, read)))
-            for (code, read), space in self.reads.items()
-        ]  # fmt: skip
+        found = []
+        for (code, read), space in self.reads.items():
+            values = _code.resolve(space, read)
+            watch_way(tokens, space, read, values)
+            told = f"line {read.line}: the run changes {'.'.join((read.name, *read.path))}, a global"
+            found.append((code, told, _tried(tokens_along, tokens, values)))
         for function in self.functions.values():
+            for cell in function.__closure__ or ():
+                tokens.watch("cell", cell)
             token = _tried(Tokens.of, tokens, cells(function))
             found.append((function.__code__, f"the run changes what {function.__name__} closes over", token))
         return found
@@ -166,6 +191,8 @@ class Before:
         for function in functions:
             if id(function) not in self.functions:
                 raise NotProved(f"{function.__name__} is reached in a way that is known only now", passing=True)
+        if self._rest is not None and self._rest.holds([]):
+            return  # none is another, nor has changed
         for (code, reason, before), (_, _, now) in zip(self._tokens, self._all(roots), strict=True):
             if before != now and code not in apart:
                 raise NotProved(reason, passing=True)  # as what is kept for the next run is

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple, cast
 
 from tesserack import Tensor
 from tesserack.jit._compile.before import Before, Seeds
@@ -16,9 +16,10 @@ from tesserack.jit._compile.steps import Steps
 from tesserack.jit._compile.watch import Watch
 from tesserack.utils import _pytree as pytree
 
-__all__ = ["Capture", "Inputs", "compiling", "run"]
+__all__ = ["OTHERWISE", "Capture", "Inputs", "compiling", "run"]
 
 _state = threading.local()
+OTHERWISE = "it reads what runs of other arguments do not"
 
 
 def compiling() -> bool:
@@ -66,19 +67,29 @@ class Capture(NamedTuple):
 
 
 def run(
-    function: Any, roots: list[Any], args: Any, kwargs: Any, seeds: Seeds, kind: Any, closely: bool = False
+    function: Any,
+    roots: list[Any],
+    args: Any,
+    kwargs: Any,
+    seeds: Seeds,
+    kind: Any,
+    closely: bool = False,
+    others: Iterable[Dependencies] = (),
 ) -> tuple[Any, Capture | NotProved]:
     """The result of a call, and its capture by a recorder of this kind, or why there is none. Raises what the call
     raises.
 
     What ran is added to ``seeds``: for a further try they are known. ``closely``: each step of the run is looked at.
+    ``others``: what graphs of the same function depend on, of calls of other sizes or values.
     """
     try:
         inputs = Inputs.of(args, kwargs)
-        read = Before(roots, pytree.tree_leaves((args, kwargs)), seeds)
+        shared = None if closely or seeds.alone else _serving(others, inputs)
+        seeds.alone = False
+        read = None if shared else Before(roots, pytree.tree_leaves((args, kwargs)), seeds)
     except NotProved as error:
         return function(*args, **kwargs), error
-    watch = Watch(read.kept.kept if closely and Steps.possible() else None, seeds.divides)
+    watch = Watch(read.kept.kept if read and closely and Steps.possible() else None, seeds.divides)
     recorder = kind(watch, _names(roots[0], len(inputs.tensors)), inputs.tensors)
     _state.compiling = getattr(_state, "compiling", 0) + 1
     try:
@@ -93,21 +104,33 @@ def run(
     try:
         if watch.reason is not None:
             raise watch.reason
-        dependencies = Dependencies(roots, watch, inputs.tokens, read)
+        if shared is not None and not shared.cover(watch, inputs.tensors):
+            raise NotProved(OTHERWISE, passing=True)
+        dependencies = shared or Dependencies(roots, watch, inputs.tokens, cast("Before", read))
         if Inputs.of(args, kwargs, keep=False).token != inputs.token:
             told = "the run changes what it reads: an attribute, a list, or how a tensor lies in memory"
             raise NotProved(told, passing=True)
-        dependencies.check_closures()
-        read.check(dependencies.found, dependencies.ran(), read.after_roots(), watch.inner.difference(watch.codes))
+        if read is not None:
+            dependencies.check_closures()
+            read.check(dependencies.found, dependencies.ran(), read.after_roots(), watch.inner.difference(watch.codes))
         return result, _captured(recorder, dependencies, inputs, result, watch.is_new)
     except NotProved as error:
         if recorder.whole.divided:
             seeds.divides, error = False, NotProved(error.reason, passing=True, final=False)
+        seeds.alone = shared is not None
         seeds.codes.update(watch.codes)
         seeds.reads.update(watch.steps.reads if watch.steps is not None else {})
         if dependencies is not None:
             seeds.functions.update((id(function), function) for function in dependencies.ran())
         return result, error
+
+
+def _serving(others: Iterable[Dependencies], inputs: Inputs) -> Dependencies | None:
+    """Of other graphs what they depend on, if it is as it was: where this run reads no more, nothing has to be looked
+    at again."""
+    if not inputs.tokens.is_plain():
+        return None
+    return next((each for each in others if each.serves(inputs.tensors)), None)
 
 
 def _names(function: Any, count: int) -> list[str]:

@@ -194,9 +194,11 @@ class Compiled:
         kind = ProgramRecorder if backend in PLAIN else GraphRecorder
         if kind is GraphRecorder and keeps_casts():
             return self.function(*args, **kwargs)
-        result, found = _capture.run(self.function, self.roots, args, kwargs, self._seeds, kind, self._closely)
+        others = {id(e.dependencies): e.dependencies for e in known.places}.values()
+        result, found = _capture.run(self.function, self.roots, args, kwargs, self._seeds, kind, self._closely, others)
         if isinstance(found, NotProved):
-            self._note_attempt(found)
+            if found.reason != _capture.OTHERWISE:
+                self._note_attempt(found)
             return result
         few = kind is ProgramRecorder and len(found.module) < config["smallest"] and not self.fullgraph
         if few and (found.changed or found.module.recorded):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import abc
-import builtins
 import enum
 import functools
 import threading
@@ -14,7 +13,7 @@ from typing import Any
 from tesserack import Tensor, _native
 from tesserack.amp import _autocast
 from tesserack.jit._compile import code as _code
-from tesserack.jit._compile.before import Before, cells, inner, tokens_along
+from tesserack.jit._compile.before import Before, cells, inner, tokens_along, watch_way
 from tesserack.jit._compile.errors import NotProved
 from tesserack.jit._compile.state import Tokens, autocast_dtypes, is_ours, once
 from tesserack.jit._compile.steps import TELLING
@@ -97,6 +96,16 @@ class Dependencies:
         self._settled = tokens, guard  # equal, but not the same: these are what is looked at from now on
         return guard
 
+    def serves(self, tensors: list[Tensor]) -> bool:
+        """Whether all is as it was, for a run of other arguments, where these were plain."""
+        return not self.closely and self.inputs.is_plain() and self.guard.holds(tensors)
+
+    def cover(self, watch: Watch, tensors: list[Tensor]) -> bool:
+        """Whether a run that began with all as it was has read nothing else, and has changed nothing."""
+        spaces = [(watch.codes, self.codes), (watch.own, self.own)]
+        known = all(there.get(code) is space for ran, there in spaces for code, space in ran.items())
+        return known and (self.abstract or not watch.abstract) and self.guard.holds(tensors)
+
     def _equal(self, tokens: Tokens) -> bool:
         try:
             return bool(self._token(tokens) == self.token)
@@ -130,7 +139,7 @@ class Dependencies:
     def _of_global(self, tokens: Tokens, code: types.CodeType, space: dict[str, Any], read: _code.Read) -> Any:
         try:
             values = _code.resolve(space, read)
-            _watch_way(tokens, space, read, values)
+            watch_way(tokens, space, read, values)
             tells = self.closely and any(values[0] is told for told in TELLING)
             if tells or is_of_library(code, (read.name, *read.path)[-1]):
                 return values[0]  # which is called there, and each call is seen
@@ -153,7 +162,7 @@ class Dependencies:
                 values = _code.resolve(space, read)
                 if not _counts(values[-1]):
                     continue
-                _watch_way(tokens, space, read, values)
+                watch_way(tokens, space, read, values)
                 found += [_identity(tokens, value) for value in values]
                 classes.update((id(value), value) for value in values if isinstance(value, type) and _changes(value))
         return tuple(found)
@@ -257,15 +266,3 @@ def _only_makes(cls: type) -> bool:
         or (base.__module__ == "numpy" and "generic" in [b.__name__ for b in cls.__mro__])
         for base in cls.__mro__
     )
-
-
-def _watch_way(tokens: Tokens, space: dict[str, Any], read: _code.Read, values: list[Any]) -> None:
-    """Note the dicts in which a global and its attributes are found."""
-    tokens.entry(space, read.name)
-    if read.name not in space:
-        tokens.entry(vars(builtins), read.name)
-    for name, owner in zip(read.path, values, strict=False):
-        if isinstance(owner, types.ModuleType):
-            tokens.entry(vars(owner), name)
-        elif isinstance(owner, type):
-            tokens.watch("class", owner)

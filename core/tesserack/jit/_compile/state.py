@@ -19,6 +19,7 @@ from tesserack import Tensor, _native
 from tesserack.autograd._whole import own_state
 from tesserack.jit._compile.errors import NotProved
 from tesserack.library import CustomOp
+from tesserack.nn.modules._registry import Registry
 from tesserack.nn.modules.module import Module
 from tesserack.nn.parameter import Buffer, Parameter
 from tesserack.ops import OperatorNamespace
@@ -109,6 +110,7 @@ class Tokens:
         self.functions: dict[types.CodeType, list[types.FunctionType]] = {}
         self.builtins: dict[int, Any] = {}
         self.changing: dict[int, Any] = {}
+        self._ours: dict[type, tuple[int, ...]] = {}  # what classes of this package hold
         self.partials = False
         self.watched: list[tuple[Any, ...]] = []
         self._open: dict[int, int] = {}  # what is being looked at, or was, by the order of that
@@ -120,26 +122,53 @@ class Tokens:
             if kind is types.BuiltinFunctionType:
                 self.builtins[id(value)] = value
             return (kind, value)
-        if kind in _CONTAINERS and not value:
-            self.watch("dict" if isinstance(value, dict) else "sequence", value)
-            return (kind, self._same(value))
-        if kind in TENSORS:
+        if kind in _CONTAINERS:
+            if not value:
+                return self._empty(kind, value)
+        elif kind in TENSORS:
             return self.tensor(value)
         if id(value) in self._open:
             return ("again", self._open[id(value)])
-        if kind.__module__ == "typing" or isinstance(value, _ANNOTATIONS):
-            return ("annotation", self._same(value))
-        if isinstance(value, types.ModuleType):
-            return self.module(value, whole=True)
-        if isinstance(value, (float, complex)) and not getattr(value, "__dict__", None):
-            return (kind.__name__, self._same(kind), repr(value))
-        if isinstance(value, Tensor):
-            return self.tensor(value)
+        if kind is Registry:
+            return self._registry(value)
+        if not (kind in _CONTAINERS or kind is tuple or issubclass(kind, Module)):
+            if kind.__module__ == "typing" or isinstance(value, _ANNOTATIONS):
+                return ("annotation", self._same(value))
+            if isinstance(value, types.ModuleType):
+                return self.module(value, whole=True)
+            if isinstance(value, (float, complex)) and not getattr(value, "__dict__", None):
+                return (kind.__name__, self._same(kind), repr(value))
+            if isinstance(value, Tensor):
+                return self.tensor(value)
+        self._begin(value)
+        return self._compound(value)
+
+    def _begin(self, value: Any) -> None:
         self._open[id(value)] = len(self._open)
         if len(self._open) > _MOST or (isinstance(value, (list, tuple, dict, set)) and len(value) > _LONGEST):
             raise NotProved("so much is held, in long lists or dicts, that comparing it would take longer than a run")
-        self._same(value)
-        return self._compound(value)
+        if self.keep:
+            self.kept[id(value)] = value
+
+    def _registry(self, value: Registry) -> Any:
+        """What a module holds by name."""
+        self.classes[id(Registry)] = Registry
+        if not value:
+            return self._empty(Registry, value)
+        self._begin(value)
+        self.watch("dict", value)
+        of = self.of
+        return (
+            Registry,
+            id(value),
+            tuple([(key if type(key) is str else of(key), of(item)) for key, item in value.items()]),
+        )
+
+    def _empty(self, kind: type, value: Any) -> Any:
+        if self.keep:
+            self.watched.append(("sequence" if kind is list or kind is set else "dict", value))
+            self.kept[id(value)] = value
+        return (kind, id(value))
 
     def split(self) -> Tokens:
         """One that has made the same tokens, and goes on by itself, with what it watches from then on."""
@@ -149,6 +178,11 @@ class Tokens:
         made.functions = {code: [*functions] for code, functions in self.functions.items()}
         made.partials = self.partials
         return made
+
+    def is_plain(self) -> bool:
+        """Whether no more than values and tensors were met, that hold nothing."""
+        met = (self.tensors, self.modules, self.classes, self.functions, self.builtins, self.changing, self.watched)
+        return not (self.partials or any(met))
 
     def watch(self, kind: str, *what: Any) -> None:
         """Note what was looked at."""
@@ -173,6 +207,8 @@ class Tokens:
 
     def tensor(self, x: Tensor, identity: bool = True) -> Any:
         """The token of a tensor: which it is, if asked, and what it is like."""
+        if identity and id(x) in self.tensors:
+            return ("again", id(x))
         if type(x) not in TENSORS or x.layout is not ts.strided:
             raise NotProved(f"a tensor of class {type(x).__name__} and layout {x.layout} is used")
         own = getattr(x, "__dict__", None)
@@ -188,6 +224,10 @@ class Tokens:
         return ("tensor", same, type(x).__name__, like, attributes)
 
     def _compound(self, value: Any) -> Any:
+        if isinstance(value, Module) and not isinstance(value, (dict, list, tuple, set, frozenset)):
+            self.modules[id(value)] = value
+            kind = self._same(type(value)), self._same(type(value).forward)
+            return ("module", id(value), kind, self._attributes(value))
         if isinstance(value, type):
             return self._class(value)
         if isinstance(value, types.FunctionType):
@@ -223,10 +263,6 @@ class Tokens:
             self.watch("answer", functools.partial(value.get, _Unset))
             held = value.get(_Unset)
             return ("context", self._same(value), None if held is _Unset else (self.of(held),))
-        if isinstance(value, Module):
-            self.modules[id(value)] = value
-            kind = self._same(type(value)), self._same(type(value).forward)
-            return ("module", id(value), kind, self._attributes(value))
         return self._object(value)
 
     def _class(self, cls: type) -> Any:
@@ -270,10 +306,17 @@ class Tokens:
             self.watch("dict", found)
         else:
             self.watch("attributes", value)
-        of = self.of
+        of, empty = self.of, self._empty
         return tuple(
             [
-                (name, (kind, item) if (kind := type(item)) in _SIMPLE else of(item))
+                (
+                    name,
+                    (kind, item)
+                    if (kind := type(item)) in _SIMPLE
+                    else empty(kind, item)
+                    if kind in _CONTAINERS and not item
+                    else of(item),
+                )
                 for name, item in found.items()
                 if name not in _PRIVATE
             ]
@@ -315,7 +358,7 @@ class Tokens:
         self.watch("class", cls)
         return tuple(
             self._members_of_ours(base)
-            if is_ours(base)
+            if base in self._ours or is_ours(base)
             else tuple((name, self._member(name in read, value)) for name, value in vars(base).items())
             for base in cls.__mro__
             if base.__flags__ & (1 << 9)
@@ -323,8 +366,12 @@ class Tokens:
 
     def _members_of_ours(self, base: type) -> Any:
         """Functions and switches; not what classes count."""
-        members = vars(base).values()
-        return tuple(self._same(v) for v in members if callable(v) or hasattr(v, "__get__") or isinstance(v, bool))
+        if (found := self._ours.get(base)) is None:
+            members = [v for v in vars(base).values() if callable(v) or hasattr(v, "__get__") or isinstance(v, bool)]
+            if self.keep:
+                self.kept.update(zip(map(id, members), members, strict=True))
+            found = self._ours[base] = tuple(map(id, members))
+        return found
 
     def _member(self, read: bool, value: Any) -> Any:
         plain = isinstance(value, (types.FunctionType, _native._CompiledFunction, property, classmethod, staticmethod))

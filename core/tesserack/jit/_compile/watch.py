@@ -74,6 +74,7 @@ _OF_LIBRARY = {
     copy.deepcopy.__code__.co_filename: frozenset({"id", "__reduce_ex__"}),
 }
 _SWITCHES = frozenset({"no_grad", "enable_grad", "set_grad_enabled", "inference_mode", "set_inference_mode"})
+_AFTERWARDS = ("c_return", "c_exception")
 _trusted: set[types.CodeType] = set()
 
 
@@ -144,6 +145,7 @@ class Watch:
         self.paused = False  # while an operator runs, and is written down
         self._thread = threading.get_ident()
         self._collecting = False  # garbage, at a place that is not the program's: whatever that calls
+        self._opaque = _opaque_codes()
 
     def __enter__(self) -> Watch:
         self._before = sys.getprofile()
@@ -222,27 +224,29 @@ class Watch:
         return not away and code not in _trusted and not _is_help(frame)
 
     def _event(self, frame: types.FrameType, event: str, arg: Any) -> None:
-        if self.paused or self._collecting:
+        if event in _AFTERWARDS or self.paused or self._collecting:
             return
+        code = frame.f_code
         if self.inside:
-            if event == "call" and not frame.f_code.co_filename.startswith(PACKAGE):
-                self.inner.add(frame.f_code)
+            if event == "call" and not code.co_filename.startswith(PACKAGE):
+                self.inner.add(code)
             return
-        if frame.f_code in _opaque_codes() and event in ("call", "return"):
+        if code in self._opaque and event in ("call", "return"):
             self.opaque += 1 if event == "call" else -1
             return
         if self.opaque:
             return
         if self.reason is not None:
             if event == "call" and not self.reason.final and self.follows(frame):
-                self.codes.setdefault(frame.f_code, frame.f_globals)  # which is known to the next run
+                self.codes.setdefault(code, frame.f_globals)  # which is known to the next run
             return
-        if frame.f_code.co_name == "_find_and_load" and frame.f_code.co_filename.startswith("<frozen importlib"):
+        if code.co_name == "_find_and_load" and code.co_filename.startswith("<frozen importlib"):
             self._importing += {"call": 1, "return": -1}.get(event, 0)
         if self._importing:
             return  # of a module of this package, on first need: who imports by himself is refused for that
         if event == "call":
-            self._called(frame)
+            if code not in self.own and code not in self.codes:
+                self._called(frame)
         elif event == "c_call":
             self._called_native(frame, arg)
 

@@ -193,7 +193,8 @@ class HookMixin:
     def _forget_hooked(self) -> None:
         """All hooks were removed: let ``__call__`` take its short way again."""
         self.__dict__.pop("_hooked", None)
-        HookMixin._hooked = False
+        if HookMixin._hooked:  # writing to a class has all that was known of it and those made of it looked up anew
+            HookMixin._hooked = False
 
     def _run_pre_hooks(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         for key, hook in _both(GLOBAL.forward_pre, self._forward_pre_hooks):

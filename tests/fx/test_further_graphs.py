@@ -1,0 +1,128 @@
+"""Graphs of further arguments: what they depend on is looked at anew only where they read something else."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import tesserack as ts
+from tesserack import nn
+from tesserack.jit._compile import capture
+from tesserack.jit._compile.compiled import config
+
+from tests.fx.compiled import same
+
+SCALE, SHIFT, BIAS = 2.0, [0.5], 1.0
+
+
+def scaled(x: ts.Tensor) -> ts.Tensor:
+    y = (x * SCALE).sin() + x.cos() * SHIFT[0]
+    return y + BIAS if len(x) > 4 else y
+
+
+def counting(x: ts.Tensor) -> ts.Tensor:
+    y = (x * SCALE).sin() + SHIFT[0]
+    if len(x) > 4:
+        SHIFT.append(1.0)
+    return y
+
+
+def branching(x: ts.Tensor) -> ts.Tensor:
+    return shifted(x) if len(x) > 4 else x.sin() * SCALE
+
+
+def shifted(x: ts.Tensor) -> ts.Tensor:
+    return x.cos() + BIAS
+
+
+@pytest.fixture(params=["alone", "beside"], autouse=True)
+def _threads(request: pytest.FixtureRequest) -> Iterator[None]:
+    if request.param == "alone":
+        yield
+        return
+    over = threading.Event()
+    thread = threading.Thread(target=over.wait)
+    thread.start()
+    yield
+    over.set()
+    thread.join()
+
+
+@pytest.fixture
+def looked(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """What is looked at before runs, for whose graphs nothing that is known of others would do."""
+    monkeypatch.setitem(config, "smallest", 0)
+    monkeypatch.setitem(config, "again", 1)
+    monkeypatch.setitem(globals(), "SHIFT", [0.5])
+    found: list[Any] = []
+    before = capture.Before
+
+    def seen(*args: Any) -> Any:
+        found.append(args)
+        return before(*args)
+
+    monkeypatch.setattr(capture, "Before", seen)
+    return found
+
+
+def test_another_length_is_a_graph_of_the_same_dependencies(looked: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled = ts.compile(scaled)
+    for n in (2, 3, 8):
+        assert same(compiled(ts.arange(n) * 1.0), scaled(ts.arange(n) * 1.0))
+    assert compiled._compiled._count == 3 and len(looked) == 1
+    for name, value in (("SCALE", 3.0), ("SHIFT", [0.25]), ("BIAS", 2.0)):
+        monkeypatch.setitem(globals(), name, value)
+        for n in (2, 3, 8):
+            assert same(compiled(ts.arange(n) * 1.0), scaled(ts.arange(n) * 1.0))
+    SHIFT[0] = 5.0
+    for n in (2, 3, 8):
+        assert same(compiled(ts.arange(n) * 1.0), scaled(ts.arange(n) * 1.0))
+
+
+def test_a_run_that_changes_what_the_others_read_is_no_graph(looked: list[Any]) -> None:
+    compiled, held = ts.compile(counting), SHIFT
+    for n in (2, 2, 8, 8, 2, 8, 8):
+        before = len(held)
+        assert same(compiled(ts.arange(n) * 1.0), (ts.arange(n) * SCALE).sin() + SHIFT[0])
+        assert len(held) == before + (n > 4)
+
+
+def test_a_run_that_reads_more_is_looked_at_by_itself(looked: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled = ts.compile(branching)
+    for n in (2, 8, 8, 8):
+        assert same(compiled(ts.arange(n) * 1.0), branching(ts.arange(n) * 1.0))
+    assert compiled._compiled._count == 2 and len(looked) == 2
+    monkeypatch.setitem(globals(), "BIAS", 4.0)
+    for n in (2, 8):
+        assert same(compiled(ts.arange(n) * 1.0), branching(ts.arange(n) * 1.0))
+
+
+def test_modules_that_change_between_lengths(looked: list[Any]) -> None:
+    net = nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.0), nn.LayerNorm(4))
+    compiled = ts.compile(net)
+    for n in (2, 3, 5):
+        assert same(compiled(ts.ones(n, 4)), net(ts.ones(n, 4)))
+    assert len(looked) == 1
+    net[2] = nn.Tanh()
+    for n in (2, 3, 7):
+        assert same(compiled(ts.ones(n, 4)), net(ts.ones(n, 4)))
+    handle = net[0].register_forward_hook(lambda module, args, result: result * 2)
+    for n in (2, 9):
+        assert same(compiled(ts.ones(n, 4)), net(ts.ones(n, 4)))
+    handle.remove()
+    assert same(compiled(ts.ones(9, 4)), net(ts.ones(9, 4)))
+
+
+def test_a_call_that_python_makes_leaves_graphs_of_modules_at_hand() -> None:
+    nets = [nn.Sequential(*[nn.Linear(4, 4) for _ in range(8)]) for _ in range(2)]
+    compiled, other = (ts.compile(net) for net in nets)
+    x = ts.ones(2, 4)
+    for _ in range(3):
+        compiled(x)
+    known = compiled._compiled.known
+    assert known.replays.find((x,), {})
+    with ts.compiler.set_stance("force_eager"):
+        other(x)
+        assert known.replays.find((x,), {})
