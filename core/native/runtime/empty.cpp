@@ -46,11 +46,13 @@ Tensor outline_strided(IntSpan sizes, IntSpan strides, DType dtype, Device devic
   return t;
 }
 
-Tensor outline_like(const Tensor& like, DType dtype) {
-  if (like.is_contiguous()) return outline(like.sizes(), dtype, like.device());
-  bool dense = is_dense(like.sizes(), like.strides());
-  Dims strides = dense ? Dims(like.strides()) : dense_strides(like.sizes(), like.strides());
-  return outline_strided(like.sizes(), strides, dtype, like.device());
+Tensor outline_like(const Tensor& like, DType dtype, Device device) {
+  if (like.is_contiguous() || is_dense(like.sizes(), like.strides())) {
+    Tensor t = Tensor::adopt(bare(dtype, device));
+    t->copy_geometry(*like.impl()); // the strides of dims of one element, too: they say where channels lie
+    return t;
+  }
+  return outline_strided(like.sizes(), dense_strides(like.sizes(), like.strides()), dtype, device);
 }
 
 void give_memory(TensorImpl& t) {
@@ -73,7 +75,6 @@ Tensor empty_strided_tensor(IntSpan sizes, IntSpan strides, DType dtype, Device 
 }
 
 Tensor empty_like_tensor(const Tensor& like, DType dtype) {
-  if (like.is_contiguous()) return empty_tensor(like.sizes(), dtype, like.device());
   Tensor t = outline_like(like, dtype);
   give_memory(*t.impl());
   return t;

@@ -7,8 +7,9 @@ namespace ts {
 // Tensors in all but memory: what rules return, and what meta tensors are.
 Tensor outline(IntSpan sizes, DType dtype, Device device);
 Tensor outline_strided(IntSpan sizes, IntSpan strides, DType dtype, Device device);
-// With the geometry's own strides when dense, else contiguous: what elementwise results have.
-Tensor outline_like(const Tensor& like, DType dtype);
+// With the strides of a dense tensor, those of dims of one element too; of another, dense ones in their order.
+Tensor outline_like(const Tensor& like, DType dtype, Device device);
+inline Tensor outline_like(const Tensor& like, DType dtype) { return outline_like(like, dtype, like.device()); }
 // Memory from the device's allocator for a fresh outline; none on the meta device.
 void give_memory(TensorImpl& outline);
 

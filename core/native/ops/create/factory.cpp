@@ -169,10 +169,7 @@ Tensor outline_as(const Tensor& self, DType dtype, Device device, std::optional<
   Device d = device.defined() ? device : self.device();
   MemoryFormat f = format.value_or(MemoryFormat::Preserve);
   if (f != MemoryFormat::Preserve) return outline_strided(self.sizes(), strides_for(self.sizes(), f), t, d);
-  if (self.is_contiguous()) return outline(self.sizes(), t, d);
-  bool dense = is_dense(self.sizes(), self.strides());
-  return outline_strided(self.sizes(), dense ? Dims(self.strides()) : dense_strides(self.sizes(), self.strides()), t,
-                         d);
+  return outline_like(self, t, d);
 }
 
 TS_OPERATORS(factory) {
