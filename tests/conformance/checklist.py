@@ -56,6 +56,12 @@ CHECKLIST: dict[str, dict[str, tuple[str, ...]]] = {
         "truth counted in a byte, sums in the dtype of what is given": ("countsinbytes", "initsdtype"),
         "NaN with a sign sorted by its bits": ("sortsbits",),
         "casts that round down, or go through float32": ("floorcasts", "singlecasts"),
+        "casts by way of 32 bits, truth of the lower half": ("wordcasts", "lowword"),
+        "denormal results of normal numbers": ("underflows", "tinyproducts", "tinycasts"),
+        "equal by their doubles, added up in the 32 bits that they have": ("equaldoubles", "wordsums"),
+        "memory filled with the largest number for infinity": ("finitefills",),
+        "rows filled up with infinity": ("paddedsort",),
+        "the place of the least in the last part of a row": ("firstpart",),
     },
     "forms": {
         "strides and their signs": ("ignored strides", "ignored signs", "strides"),
@@ -73,6 +79,13 @@ CHECKLIST: dict[str, dict[str, tuple[str, ...]]] = {
         "columns added to products": ("rowforcolumn",),
         "the last part of a tile, and of a chunk of rows": ("wholetiles", "wholechunks"),
         "numbers in the place of the first operand": ("numberslast",),
+        "three operands that lie differently, square matrices and their transposes": ("thirdstrides", "squareflags"),
+        "more than 2^16 products, rows of scans and sorts, places": (
+            "fewbatches",
+            "fewscans",
+            "fewsorts",
+            "shortplaces",
+        ),
     },
     "memory": {
         "reads of one element past an input": ("reads one element",),
@@ -80,7 +93,9 @@ CHECKLIST: dict[str, dict[str, tuple[str, ...]]] = {
         "writes of one element past an output": (
             "tests/conformance/test_planted_faults.py::test_one_element_too_many_is_found",
         ),
+        "writes of whole words to narrow outputs": ("wordsoftruth",),
         "misaligned blocks": ("misaligned",),
+        "blocks in use that are taken for free ones": ("trimmed",),
         "blocks that overlap": ("overlapping blocks", "allocator"),
         "memory that never goes back": ("leaky",),
         "memory freed while the stream uses it": ("atonce",),
@@ -108,6 +123,7 @@ CHECKLIST: dict[str, dict[str, tuple[str, ...]]] = {
         "waits and reads that are not ordered": ("unordered stream", "reads too early"),
         "uploads that are not ordered": ("hurried",),
         "pinned memory used too early": ("eager", "delayed"),
+        "copies from pinned memory on another stream": ("pinnedelsewhere",),
         "peer copies at an offset": ("peers",),
         "fills on another stream": ("fillselsewhere",),
         "events that go while streams wait for them": ("forgotten",),
@@ -152,6 +168,7 @@ CHECKLIST: dict[str, dict[str, tuple[str, ...]]] = {
             *(f"ignores {k} of grid_sample" for k in range(3)),
             *("ignores 0 of ctc_loss", "ignores 0 of tril", "ignores 1 of embedding_backward"),
         ),
+        "dilation of groups": ("dense groups",),
         "what follows the last whole vector": tuple(
             f"no tail of {name}"
             for name in ("pdist", "cdist", "ctc_loss", "randint_fill", "adam_step_", "csr_mm", "searchsorted")
@@ -176,7 +193,7 @@ CHECKLIST: dict[str, dict[str, tuple[str, ...]]] = {
         ),
         "identity and links": ("anybody", "oneforall", "boaster"),
         "memory shared between processes": ("copying", "cutting", "believing"),
-        "recovery": ("unrecovered",),
+        "recovery": ("unrecovered", "stale"),
     },
     "claims": {
         "kernels under names that nothing asks for": ("misspelt",),

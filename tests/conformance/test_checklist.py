@@ -9,13 +9,14 @@ from checklist import CHECKLIST
 from faults import NATIVE, PYTHON, STREAMS
 from faults_habits import HABITS, OWN
 from faults_makers import MAKERS
+from faults_paths import DILATED, PATHS
 from faults_ranks import RANKS
 from faults_services import SERVICES
 from faults_trials import TRIALS
 from faults_vendors import VENDORS
 
 ROOT = Path(__file__).parents[2]
-PLANTED = {*NATIVE, *STREAMS, *PYTHON, *SERVICES, *RANKS, *VENDORS, *HABITS, *OWN, *MAKERS, *TRIALS}
+PLANTED = {*NATIVE, *STREAMS, *PYTHON, *SERVICES, *RANKS, *VENDORS, *HABITS, *OWN, *MAKERS, *TRIALS, *PATHS, *DILATED}
 NAMED = Counter(name for kind in CHECKLIST.values() for names in kind.values() for name in names)
 
 

@@ -16,6 +16,7 @@ from cards import late_cards
 from faults import Fault
 from faults_habits import HABITS, OWN
 from faults_makers import MAKERS
+from faults_paths import DILATED, PATHS
 from faults_ranks import RANKS
 from faults_services import SERVICES
 from faults_trials import TRIALS
@@ -29,8 +30,8 @@ Installed = Callable[..., dict[str, str]]
 
 # The whole catalogue takes minutes: a tenth of it, another with every commit; FULL=1 runs all.
 SHARE = 10
-ALL_IN_PYTHON = faults.PYTHON | SERVICES | RANKS | VENDORS | HABITS | MAKERS | TRIALS
-ALL_IN_C = faults.NATIVE | faults.STREAMS | OWN
+ALL_IN_PYTHON = faults.PYTHON | SERVICES | RANKS | VENDORS | HABITS | MAKERS | TRIALS | PATHS
+ALL_IN_C = faults.NATIVE | faults.STREAMS | OWN | DILATED
 IN_PYTHON = seeds.turn([*ALL_IN_PYTHON], SHARE)
 IN_C = seeds.turn([*ALL_IN_C], SHARE)
 KERNELS = seeds.turn(REQUIRED, SHARE)
@@ -58,7 +59,7 @@ def parent(name: str) -> str:
     """The sound card that a faulty one was made from."""
     if name in ("slowclock", "fastclock", "microseconds", "seconds", "hasty"):
         return "queued"
-    if name in SERVICES:
+    if name in SERVICES or name == "stale":
         return "served"
     if name in late_cards():
         return "latejoined" if name in RANKS else "latehealthy"

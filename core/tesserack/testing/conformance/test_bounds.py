@@ -43,6 +43,7 @@ def _pointwise(new: Target, rows: int, columns: int, dtype: ts.dtype, device: An
     x = matrix(rows, columns, dtype, device)
     ts.mul(x, x, out=new(rows, columns))
     ts.mul(x, x[:, :1], out=new(rows, columns))
+    ts.lt(x, x[:, :1], out=new(rows, columns, dtype=ts.bool))  # narrower than what it is made of
     new(rows, columns).copy_(x).mul_(x)
 
 

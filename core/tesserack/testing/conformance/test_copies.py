@@ -220,6 +220,24 @@ def test_casts_beyond_the_largest_number(source: str, dtype: str, card: Card, re
         )
 
 
+_WHOLE = {"int64": (62, 53, 40, 33, 32, 31), "int32": (30, 24, 20, 16), "uint32": (31, 30, 24, 16), "int16": (14, 8)}
+
+
+@pytest.mark.parametrize("dtype", _WHOLE)
+@pytest.mark.parametrize("source", ("float32", "float64"))
+def test_casts_of_large_numbers(source: str, dtype: str, card: Card, record: Record) -> None:
+    """Whole numbers as large as the integer holds, of either sign: not by way of fewer bits."""
+    record.case(op=f"to (from {source})", dtype=dtype, direction="forward")
+    card.needs(source, dtype)
+    numbers = np.array([2.0**k + part for k in _WHOLE[dtype] for part in (0, 2.0 ** max(k - 20, 0), 0.5 * (k < 20))])
+    numbers = numbers if dtype.startswith("u") else np.concatenate((numbers, -numbers))
+    given = numbers.astype(source)
+    for layout, x, array in (("contiguous", given, given), ("stepped", np.repeat(given, 2), given)):
+        there = ts.from_numpy(x).to(card.device)[:: len(x) // len(array)]
+        found = there.to(getattr(ts, dtype))
+        expect(found, array.astype(np.int64).astype(dtype), f"copy_cast of {source} to {dtype}", layout, card)
+
+
 def cast_by_numpy(values: np.ndarray[Any, Any], dtype: str) -> np.ndarray[Any, Any]:
     """What the numbers become."""
     if cases.is_floating(dtype):

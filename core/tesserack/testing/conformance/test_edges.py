@@ -80,6 +80,37 @@ def test_tiny(name: str, dtype: str, card: Card, record: Record) -> None:
     )
 
 
+# What numbers that are none of them denormal make of one another: denormal numbers, exactly. Given numbers, a power of
+# two whose products with them are tiny, and the smallest normal number.
+Below = tuple[Callable[[Any, Any, Any], Any], Callable[[Any, Any, Any], Any]]
+BELOW: dict[str, Below] = {
+    "pointwise, mul": (lambda x, p, n: x * p, lambda a, p, n: a * p),
+    "pointwise, div": (lambda x, p, n: x / (1 / p), lambda a, p, n: a * p),
+    "pointwise, sub": (lambda x, p, n: (x * 0 + 1.5 * n) - (x * 0 + n), lambda a, p, n: a * 0 + 0.5 * n),
+    "reduce, prod": (lambda x, p, n: ts.stack((x, p.expand(17)), 1).prod(1), lambda a, p, n: a * p),
+    "reduce, sum": (lambda x, p, n: ts.stack((1.5 * n, -n)).sum(), lambda a, p, n: np.array(0.5 * n)),
+    "scan, prod": (lambda x, p, n: ts.stack((x, p.expand(17)), 1).cumprod(1)[:, 1], lambda a, p, n: a * p),
+    "matmul": (lambda x, p, n: x[:, None] @ p.expand(1, 3), lambda a, p, n: np.repeat((a * p)[:, None], 3, 1)),
+    "copy_cast from float64": (lambda x, p, n: (x.double() * p.double()).to(x.dtype), lambda a, p, n: a * p),
+}
+
+
+@pytest.mark.parametrize("dtype", cases.FLOATING)
+@pytest.mark.parametrize("name", BELOW)
+def test_underflow_is_gradual(name: str, dtype: str, card: Card, record: Record) -> None:
+    """Results below the smallest normal number are denormal ones, not zero."""
+    record.case(op=name, dtype=dtype, direction="edges")
+    card.needs(dtype, *(["float64"] if "float64" in name else []))
+    if (name, dtype) in FLUSHED:
+        pytest.skip("denormal numbers of bfloat16 may be zero in products")
+    call, wanted = BELOW[name]
+    normal, least = _SMALLEST[dtype]
+    up = 2.0 ** (np.log2(least) // 2)  # which splits the least number into two
+    array, factor = _IN_ORDER * up, least / up
+    x, p, n = (there(v, dtype, card) for v in (array, np.array(factor), np.array(normal)))
+    expect(call(x, p, n), wanted(array, factor, normal), f"{name} of {dtype}", "normal numbers, denormal results", card)
+
+
 # Functions whose results are tiny: operands, and what comes of them.
 SMALL: dict[str, tuple[tuple[float, ...], Callable[[Any], Any], Callable[[Any], Any]]] = {
     "exp": ((-20.0, -60.0, -80.0, -87.0), lambda x: x.exp(), np.exp),
@@ -179,9 +210,17 @@ def test_nan(name: str, dtype: str, card: Card, record: Record) -> None:
 
 _ODD = np.array([0.0, 1.0, 2.0, 0.5, -1.0, 256.0, np.nan, np.inf, 65536.0, 0.0, 4294967296.0, 2.0**-24])
 _SOME = np.arange(12) % 3 == 1
+_HIGH = np.array([0, 1 << 8, 1 << 15, 0, 1 << 16, 1 << 31, 0, 1 << 32, 3 << 40, 1 << 52, 1 << 62, -(1 << 63)])
+
+
+def made_of_high_bits(x: Any) -> Any:
+    """Integers that are true by one bit, on the device of a tensor."""
+    return ts.from_numpy(_HIGH).to(x.device)
+
+
 TRUTH: dict[str, tuple[Callable[[Any, Any], Any], Any]] = {
     "copy_cast": (lambda x, b: x.bool(), _ODD != 0),
-    "copy_cast, int": (lambda x, b: (ts.arange(12, device=x.device) * 256).bool(), np.arange(12) != 0),
+    "copy_cast, int": (lambda x, b: made_of_high_bits(x).bool(), _HIGH != 0),
     "copy_cast, stepped": (lambda x, b: b[::2].contiguous(), _SOME[::2]),
     "fill": (lambda x, b: ts.empty(12, dtype=ts.bool, device=x.device).fill_(5), np.ones(12, bool)),
     "pointwise, eq": (lambda x, b: x == x, _ODD == _ODD),
@@ -193,6 +232,11 @@ TRUTH: dict[str, tuple[Callable[[Any, Any], Any], Any]] = {
     "pointwise, select": (lambda x, b: ts.where(b, x > 1, b), np.where(_SOME, _ODD > 1, _SOME)),
     "reduce, any": (lambda x, b: b.reshape(3, 4).any(1), _SOME.reshape(3, 4).any(1)),
     "reduce, any of numbers": (lambda x, b: x.reshape(3, 4).any(0), (_ODD != 0).reshape(3, 4).any(0)),
+    "reduce, any of integers": (
+        lambda x, b: made_of_high_bits(x).reshape(6, 2).any(1),
+        (_HIGH != 0).reshape(6, 2).any(1),
+    ),
+    "pointwise, not of integers": (lambda x, b: made_of_high_bits(x).logical_not(), _HIGH == 0),
     "reduce, all": (lambda x, b: x.reshape(3, 4).all(1), (_ODD != 0).reshape(3, 4).all(1)),
     "reduce, max": (lambda x, b: b.reshape(3, 4).amax(1), _SOME.reshape(3, 4).any(1)),
     "scatter": (
@@ -228,6 +272,24 @@ def test_truth_is_not_0(byte: int, card: Card, record: Record) -> None:
         expect(found, np.array(wanted), f"reduce, {name} of bool", f"bytes 0 and {byte}", card)
 
 
+# --- what memory is filled with ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", cases.FLOATING)
+def test_fills_with_no_numbers(dtype: str, card: Card, record: Record) -> None:
+    """Infinity is not the largest number, NaN is none, and zero has a sign."""
+    record.case(op="fill", dtype=dtype, direction="edges")
+    card.needs(dtype)
+    for value in (np.inf, -np.inf, np.nan, -0.0, 2.0**-14):
+        for count in (1, 7, 65):
+            wanted, where = np.full(count, value), f"{count} elements of {value}"
+            x = ts.full((2 * count,), 3.0, dtype=getattr(ts, dtype), device=card.device)
+            x[:count].fill_(value)
+            expect(x[:count], wanted, f"fill of {dtype}", f"{where}, contiguous", card)
+            x[::2].fill_(value)
+            expect(x[::2], wanted, f"fill of {dtype}", f"{where}, stepped", card)
+
+
 # --- large integers ---------------------------------------------------------------------------------------------------
 
 _BIG = 2**53 + 1  # the first whole number that float64 does not hold
@@ -250,6 +312,8 @@ LARGE: dict[str, tuple[Callable[[Any], Any], Any]] = {
     "copy_cast": (lambda x: x[::2].contiguous(), _BIGS[::2]),
     "pointwise, add": (lambda x: x + _BIG, _BIGS + _BIG),
     "pointwise, lt": (lambda x: x < _BIG + 2, _BIGS < _BIG + 2),
+    "pointwise, lt of two": (lambda x: x < x + 1, _BIGS != 2**63 - 1),
+    "pointwise, eq of two": (lambda x: x == x + 1, np.zeros(8, bool)),
     "pointwise, mul": (lambda x: x * 3, _BIGS * 3),
     "pointwise, div": (lambda x: x // 7, _BIGS // 7),
     "pointwise, max": (lambda x: ts.maximum(x, x.flip(0)), np.maximum(_BIGS, _BIGS[::-1])),
@@ -376,8 +440,32 @@ def test_reductions_of_many(dtype: str, card: Card, record: Record) -> None:
             expect(x.sum(dim), values.sum(dim), f"reduce, sum of {dtype}", f"dim {dim} of {what}", card)
             expect(x.amax(dim), values.max(dim), f"reduce, max of {dtype}", f"dim {dim} of {what}", card)
             expect(x.argmax(dim), values.argmax(dim), f"reduce, argmax of {dtype}", f"dim {dim} of {what}", card)
+        low = values + 1
+        low.flat[-1] = 0
+        x_low = there(low, dtype, card)
+        for dim in range(len(shape)):
+            expect(x_low.argmin(dim), low.argmin(dim), f"reduce, argmin of {dtype}", f"dim {dim} of {what}", card)
         expect(x.sum(), values.sum(), f"reduce, sum of {dtype}", what, card)
         expect((x > 11).any(), np.array(True), f"reduce, any of {dtype}", what, card)
+
+
+@pytest.mark.parametrize("dtype", ("float32", "int64"))
+def test_rows_and_batches_of_many(dtype: str, card: Card, record: Record) -> None:
+    """Beyond 2^16 rows of scans and sorts, 2^16 products, and 2^16 elements of a row that is sorted."""
+    record.case(op="sort", dtype=dtype, direction="edges")
+    card.needs(dtype)
+    rows = 65_539
+    values = (np.arange(3 * rows) * 7919 % 11 - 3.0).reshape(rows, 3)
+    x, what = there(values, dtype, card), f"{rows} rows of 3, contiguous"
+    expect(x.cumsum(1), values.cumsum(1), f"scan, sum of {dtype}", what, card)
+    expect(x.sort(1).values, np.sort(values, 1), f"sort of {dtype}", what, card)
+    long = np.arange(70_001) * 7919 % 70_001.0
+    found: Any = ts.sort(there(long, dtype, card), stable=True)
+    expect(found.indices, np.argsort(long), f"sort of {dtype}, positions", "1 row of 70001, contiguous", card)
+    if dtype == "float32":
+        a = values[:, :2, None] * values[:, None, 1:]
+        m, what = there(a, dtype, card), f"{rows} products of 2 x 2 @ 2 x 2, contiguous"
+        expect(m @ m, a @ a, f"matmul of {dtype}", what, card)
 
 
 @pytest.mark.conformance(slow=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 
 import tesserack as ts
 from tesserack.testing.conformance.card import Card, Record
-from tesserack.testing.conformance.exactly import expect, made, real
+from tesserack.testing.conformance.exactly import expect, made, real, there
 
 # --- far strides ------------------------------------------------------------------------------------------------------
 
@@ -137,6 +138,49 @@ def test_five_dims_that_do_not_merge(name: str, dtype: str, card: Card, record: 
     call, wanted = ON_FIVE[name]
     gaps = (slice(None, None, 2),) * 5
     _judge(call(made(base, dtype, card)[gaps]), wanted(base[gaps]), f"{name} of {dtype}", "five dims with gaps", card)
+
+
+# --- several operands -------------------------------------------------------------------------------------------------
+
+Lay = Callable[[Any], Any]
+# The same numbers, as they may lie.
+LAID: dict[str, Lay] = {
+    "contiguous": lambda x: x,
+    "transposed": lambda x: x.t().contiguous().t(),
+    "stepped": lambda x: ts.stack((x, x.flip(0)), 2)[..., 0],
+    "flipped": lambda x: x.flip(1).contiguous().flip(1),
+    "offset": lambda x: ts.cat((x[:1], x))[1:],
+}
+
+
+@pytest.mark.parametrize("dtype", ("float32", "int64", "uint8"))
+def test_operands_that_lie_differently(dtype: str, card: Card, record: Record) -> None:
+    """Each of three operands of the same sizes has strides and an offset of its own."""
+    record.case(op="pointwise", dtype=dtype, direction="forms")
+    card.needs(dtype)
+    a, b, c = ((np.arange(77) * k % 13).astype(dtype).reshape(7, 11) for k in (7, 5, 3))
+    x, y, z = (made(v, dtype, card) for v in (a, b, c))
+    for first, second, third in itertools.permutations(LAID, 3):
+        what = f"7 x 11, {first}, {second} and {third}"
+        found = ts.where(LAID[first](x % 2 == 1), LAID[second](y), LAID[third](z))
+        expect(found, np.where(a % 2 == 1, b, c), f"pointwise, select of {dtype}", what, card)
+        found = ts.addcmul(LAID[first](x), LAID[second](y), LAID[third](z))
+        expect(found, a + b * c, f"pointwise, addcmul of {dtype}", what, card)
+
+
+@pytest.mark.parametrize("dtype", ("float32", "float16"))
+def test_square_products(dtype: str, card: Card, record: Record) -> None:
+    """Whose sizes do not tell a matrix from its transpose: the strides do."""
+    record.case(op="matmul", dtype=dtype, direction="forms")
+    card.needs(dtype)
+    for n in (2, 5, 32, 33):
+        a, b = (np.arange(n * n).reshape(n, n) * k % 5 - 2.0 for k in (7, 3))
+        x, y = (there(v, dtype, card) for v in (a, b))
+        for left, right in itertools.product(("contiguous", "transposed"), repeat=2):
+            what = f"{n} x {n} @ {n} x {n}, {left} @ {right}"
+            expect(LAID[left](x) @ LAID[right](y), a @ b, f"matmul of {dtype}", what, card)
+            both = LAID[left](x).expand(2, n, n), LAID[right](y).expand(2, n, n)
+            expect(ts.bmm(*both), np.stack((a @ b,) * 2), f"matmul of {dtype}", f"two of {what}", card)
 
 
 # --- indices ----------------------------------------------------------------------------------------------------------

@@ -69,6 +69,21 @@ def test_blocks_never_overlap(kind: str, card: Card) -> None:
     check(live, "at the end")
 
 
+def test_blocks_in_use_stay(card: Card) -> None:
+    """Giving back what is kept for reuse leaves alone what is in use."""
+    live: dict[int, ts.Tensor] = {}
+    for number in range(24):
+        count = int(SIZES["mixed"][number % 6])
+        live[number] = ts.empty(count, dtype=ts.int32, device=card.device)
+        live[number].copy_(ts.from_numpy(fill_of(number, count)))
+        if number % 3 == 2:
+            live.pop(number - 1)
+        if number % 6 == 5:
+            ts.empty_cache(card.device)
+            check(live, f"after empty_cache, {number + 1} allocations")
+    check(live, "at the end")
+
+
 def test_results_never_overlap(card: Card) -> None:
     """The same for memory that kernels write to, while earlier results live on."""
     live: list[ts.Tensor] = []

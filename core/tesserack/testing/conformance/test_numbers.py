@@ -202,7 +202,8 @@ def test_infinities(dtype: str, card: Card, record: Record) -> None:
 
 @pytest.mark.parametrize("dtype", ("uint8", "int8", "int16", "int32", "int64"))
 def test_ends_of_the_range(dtype: str, card: Card, record: Record) -> None:
-    """Where all numbers lie near one end, so does their extreme: it is looked for from the other end on."""
+    """Where all numbers lie near one end, so does their extreme: it is looked for from the other end on. Sums are
+    those of int64."""
     record.case(op="", dtype=dtype, direction="numbers")
     info = np.iinfo(dtype)
     for count in (3, 1030):
@@ -211,6 +212,9 @@ def test_ends_of_the_range(dtype: str, card: Card, record: Record) -> None:
         for name, (call, wanted) in _EXTREMES.items():
             what = f"contiguous, rows of {count} near the largest and the smallest"
             expect(call(made(rows, dtype, card)), np.asarray(wanted(rows)), f"{name} of {dtype}", what, card)
+        for name in ("reduce, sum", "scan, sum") if dtype != "int64" else ():
+            call, wanted = _SUMS[name]
+            expect(call(made(rows, dtype, card)), wanted(rows.astype(np.int64)), f"{name} of {dtype}", what, card)
 
 
 def test_counts_of_truth(card: Card, record: Record) -> None:

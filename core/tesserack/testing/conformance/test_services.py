@@ -257,6 +257,13 @@ _RECOVER = """
 import sys
 import tesserack as ts
 device = sys.argv[1]
+def computed():
+    x = ts.arange(12, device=device).to(ts.get_default_dtype()).reshape(3, 4)
+    at = 3 - ts.arange(4, device=device).expand(3, 4)
+    made = {"matmul": x @ x.t(), "reduce": x.sum(1), "scan": x.cumsum(1), "pointwise": x * 2 + 1, "copy_cast": x.long()}
+    made |= {"sort": x.sort(1, descending=True).indices, "gather": x.gather(1, at), "scatter": x.scatter(1, at, x)}
+    return {name: value.tolist() for name, value in made.items()}
+before = computed()
 kept = ts.full((1000,), 3.0, device=device)
 event = ts.Event(device=device)
 event.record()
@@ -270,6 +277,9 @@ for use in (lambda: kept + 1, lambda: kept.cpu(), lambda: kept.fill_(0.0), lambd
         continue
     print("memory of before could be used")
 assert event.query()
+for name, value in computed().items():
+    if value != before[name]:
+        print(f"{name}, used before and after it, gave {value} for {before[name]}: kept from before")
 fresh = [ts.full((70000,), float(k), device=device) for k in range(4)]
 del kept
 for k in range(4):

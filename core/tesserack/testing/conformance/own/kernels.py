@@ -76,6 +76,7 @@ _CONVOLUTIONS = (
     *_conv("3 x 3", (2, 5, 11, 13), (7, 5, 3, 3), padding=1),
     *_conv("stride 2, dilation 2", (1, 4, 17, 15), (6, 4, 3, 2), stride=2, dilation=2, padding=(2, 1)),
     *_conv("groups", (2, 6, 9, 8), (9, 2, 3, 3), groups=3),
+    *_conv("groups, dilation 2", (1, 6, 11, 9), (4, 3, 3, 3), groups=2, dilation=2),
     *_conv("depthwise", (2, 19, 12, 10), (19, 1, 3, 3), groups=19, padding=1, stride=2),
     *_conv("1 x 1", (2, 33, 5, 6), (17, 33, 1, 1)),
     *_both("of lines", lambda g: F.conv1d(g(2, 3, 40), g(4, 3, 5), None, 2, 2)),
