@@ -1334,6 +1334,7 @@ _can_pin_memory: Any
 _check_reduction: Any
 _clear_autocast_cache: Any
 _communicator_table: Any
+_constants_saved: Any
 _current_index: Any
 _current_run: Any
 _custom_operators: Any

@@ -30,6 +30,7 @@ struct OpNode final : DeclaredNode {
 
   void backward(std::span<Tensor> grads, std::span<Tensor> out, EdgeMask wanted) override;
   void release_saved() override {
+    if (saves_constants) return;
     for (Slot& s : slots) s.saved.reset();
     for (SavedTensor& r : results) r.reset();
   }

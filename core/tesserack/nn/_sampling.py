@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import tesserack as ts
-from tesserack import Tensor, ops
+from tesserack import Tensor, _native, ops
 from tesserack.autograd import Function
 from tesserack.nn._kernels import has_kernel
 
@@ -52,7 +52,8 @@ def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None =
     for d, n in enumerate(spatial):
         line = _line(n, align_corners, theta).reshape([-1 if k == d else 1 for k in range(dims)])
         base[..., dims - 1 - d] = line
-    return (base.reshape(1, -1, dims + 1) @ theta.mT).reshape(size[0], *spatial, dims)
+    places = _native._constants_saved(base.reshape(1, -1, dims + 1) @ theta.mT)
+    return places.reshape(size[0], *spatial, dims)  # type: ignore[no-any-return]
 
 
 def _line(n: int, align_corners: bool, like: Tensor) -> Tensor:

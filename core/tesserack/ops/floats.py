@@ -6,7 +6,7 @@ import functools
 from typing import Any
 
 import tesserack as ts
-from tesserack import Tensor
+from tesserack import Tensor, _native
 from tesserack._tensor import return_types
 from tesserack.ops.numpy_names import numpy_names
 from tesserack.ops.registry import operators
@@ -152,7 +152,8 @@ def _slopes(x: Tensor, dim: int, spacing: Any, edge_order: int) -> Tensor:
         step: Any = complex(spacing) if isinstance(spacing, complex) else float(spacing)
         x = x if isinstance(step, float) or x.is_complex() else x.to(x.dtype.to_complex())
         gaps = x.new_full([count - 1 if d == dim else 1 for d in range(x.dim())], step)
-    between = x.diff(dim=dim) / gaps  # slopes of the intervals
+    kept: Any = (lambda t: t) if isinstance(spacing, Tensor) else _native._constants_saved  # steps are numbers
+    between = kept(x.diff(dim=dim) / gaps)  # slopes of the intervals
 
     def at(t: Tensor, start: int, length: int) -> Tensor:
         return t.narrow(dim, start, length)
@@ -161,10 +162,11 @@ def _slopes(x: Tensor, dim: int, spacing: Any, edge_order: int) -> Tensor:
     if isinstance(spacing, Tensor):
         middle = (at(between, 0, count - 2) * right + at(between, 1, count - 2) * left) / (left + right)
     else:  # what lies between two neighbours has no part, an infinity least of all
-        middle = (at(x, 2, count - 2) - at(x, 0, count - 2)) / (left + right)
+        middle = kept((at(x, 2, count - 2) - at(x, 0, count - 2)) / (left + right))
     first, last = at(between, 0, 1), at(between, count - 2, 1)
     if edge_order == 2:  # the parabola through three samples
-        bend = (at(between, 1, 1) - first) / (at(gaps, 0, 1) + at(gaps, 1, 1))
-        end = (last - at(between, count - 3, 1)) / (at(gaps, count - 3, 1) + at(gaps, count - 2, 1))
-        first, last = first - bend * at(gaps, 0, 1), last + end * at(gaps, count - 2, 1)
+        bend = kept((at(between, 1, 1) - first) / (at(gaps, 0, 1) + at(gaps, 1, 1)))
+        end = kept((last - at(between, count - 3, 1)) / (at(gaps, count - 3, 1) + at(gaps, count - 2, 1)))
+        first = first - kept(bend * at(gaps, 0, 1))
+        last = last + kept(end * at(gaps, count - 2, 1))
     return ts.cat([first, middle, last], dim)

@@ -1,4 +1,5 @@
 // Products and arrangements: matrix_power, matrix_exp, multi_dot, tensorsolve, tensorinv, vander, vecdot.
+#include "autograd/declared.h"
 #include "ops/common/declare.h"
 #include "ops/linalg/lapack.h"
 #include "tensor/geometry.h"
@@ -24,7 +25,8 @@ Tensor matrix_power(const Tensor& self, int64_t n) {
   // Added to zeros of self: the gradient is zero, not absent.
   if (n == 0) {
     Tensor everywhere = filled({}, Scalar(true), DType::Bool, self.device());
-    return ops::add(ops::masked_fill(self, everywhere, Scalar(0)), identities(batch_of(self), rows(self), self));
+    return ops::add(constants_saved(ops::masked_fill(self, everywhere, Scalar(0))),
+                    identities(batch_of(self), rows(self), self));
   }
   TS_CHECK(n > 0 || is_differentiable(self.dtype()), op,
            ": Expected a floating point or complex tensor for a negative power, got ", self.dtype());

@@ -1,4 +1,5 @@
 // Arithmetic: add, sub, mul, div and relatives, powers, extrema, clamping.
+#include "autograd/declared.h"
 #include "dispatch/op_handles.h"
 #include "ops/math/pointwise_table.h"
 #include <cmath>
@@ -142,13 +143,14 @@ void check_lerp(const Tensor& self, const Value& end, const Value& weight) {
 Tensor lerp(const Tensor& self, const Value& end, const Value& weight) {
   check_lerp(self, end, weight);
   if (weight.tag == Tag::Tensor) return (is_complex(self.dtype()) ? kLerpNear : kLerpEach)(self, end, weight);
-  return (magnitude(weight.as_scalar()) < 0.5 ? kLerpNear : kLerpFar)(self, end, weight);
+  return constants_saved((magnitude(weight.as_scalar()) < 0.5 ? kLerpNear : kLerpFar)(self, end, weight));
 }
 Tensor lerp_inplace(const Tensor& self, const Value& end, const Value& weight) {
   check_lerp(self, end, weight);
   if (weight.tag == Tag::Tensor)
     return counted_once((is_complex(self.dtype()) ? kLerpNearInplace : kLerpEachInplace)(self, end, weight));
-  return counted_once((magnitude(weight.as_scalar()) < 0.5 ? kLerpNearInplace : kLerpFarInplace)(self, end, weight));
+  const Op& op = magnitude(weight.as_scalar()) < 0.5 ? kLerpNearInplace : kLerpFarInplace;
+  return constants_saved(counted_once(op(self, end, weight)));
 }
 
 double largest(DType t) {

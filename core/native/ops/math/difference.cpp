@@ -1,4 +1,5 @@
 // Differences of neighbours and integrals by the trapezoidal rule: diff, trapezoid, cumulative_trapezoid.
+#include "autograd/declared.h"
 #include "dispatch/op_handles.h"
 #include "ops/common/declare.h"
 #include "tensor/geometry.h"
@@ -31,6 +32,9 @@ Tensor diff(const Tensor& self, int64_t n, int64_t dim, const Tensor& prepend, c
   for (int64_t k = 0; k < n; ++k) x = minus(all_but_first(x, d), all_but_last(x, d));
   return x;
 }
+
+// Scaled by a number, which another pass backward finds still there.
+Tensor times(const Tensor& t, double factor) { return constants_saved(ops::mul(t, factor)); }
 
 // Twice the mean of each two neighbours.
 Tensor pairs(const Tensor& y, int64_t d) { return ops::add(all_but_last(y, d), all_but_first(y, d)); }
@@ -65,7 +69,7 @@ int64_t checked_dim(const Tensor& y, int64_t dim, const char* op) {
   return wrap_dim(dim, y.ndim(), op);
 }
 Tensor nothing(const Tensor& y, int64_t d) {
-  return ops::mul(ops::sum_dim(ops::narrow(y, d, int64_t{0}, int64_t{0}), IntSpan(&d, 1)), 1.0);
+  return times(ops::sum_dim(ops::narrow(y, d, int64_t{0}, int64_t{0}), IntSpan(&d, 1)), 1.0);
 }
 
 // Sums of two small integers may not fit their dtype.
@@ -75,7 +79,7 @@ Tensor trapezoid_x(const Tensor& samples, const Tensor& x, int64_t dim) {
   int64_t d = checked_dim(samples, dim, "trapezoid");
   Tensor y = roomy(samples);
   if (y.sizes()[d] == 0) return nothing(y, d);
-  return ops::div(ops::sum_dim(areas(y, d, roomy(x), "trapezoid"), IntSpan(&d, 1)), 2);
+  return constants_saved(ops::div(ops::sum_dim(areas(y, d, roomy(x), "trapezoid"), IntSpan(&d, 1)), 2));
 }
 Tensor trapezoid_dx(const Tensor& samples, Scalar dx, int64_t dim) {
   int64_t d = checked_dim(samples, dim, "trapezoid");
@@ -85,18 +89,20 @@ Tensor trapezoid_dx(const Tensor& samples, Scalar dx, int64_t dim) {
   if (n == 1) return nothing(y, d);
   // Both ends count once, all between them twice: no pass but that of the sum.
   Tensor ends = ops::add(ops::select(y, d, int64_t{0}), ops::select(y, d, n - 1));
-  if (n > 2) ends = ops::add(ends, ops::mul(ops::sum_dim(ops::narrow(y, d, int64_t{1}, n - 2), IntSpan(&d, 1)), 2));
-  return ops::mul(ends, dx.to_double() / 2);
+  if (n > 2)
+    ends = ops::add(ends,
+                    constants_saved(ops::mul(ops::sum_dim(ops::narrow(y, d, int64_t{1}, n - 2), IntSpan(&d, 1)), 2)));
+  return times(ends, dx.to_double() / 2);
 }
 Tensor cumulative_x(const Tensor& y, const Tensor& x, int64_t dim) {
   int64_t d = checked_dim(y, dim, "cumulative_trapezoid");
-  if (y.sizes()[d] == 0) return ops::mul(y, 1.0);
-  return ops::cumsum(ops::div(areas(roomy(y), d, roomy(x), "cumulative_trapezoid"), 2), d);
+  if (y.sizes()[d] == 0) return times(y, 1.0);
+  return ops::cumsum(constants_saved(ops::div(areas(roomy(y), d, roomy(x), "cumulative_trapezoid"), 2)), d);
 }
 Tensor cumulative_dx(const Tensor& y, Scalar dx, int64_t dim) {
   int64_t d = checked_dim(y, dim, "cumulative_trapezoid");
-  if (y.sizes()[d] == 0) return ops::mul(y, 1.0);
-  return ops::cumsum(ops::mul(pairs(roomy(y), d), dx.to_double() / 2), d);
+  if (y.sizes()[d] == 0) return times(y, 1.0);
+  return ops::cumsum(times(pairs(roomy(y), d), dx.to_double() / 2), d);
 }
 
 } // namespace

@@ -1,4 +1,5 @@
 // Elementary and special functions: exponentials, logarithms, trigonometry, error functions, rounding.
+#include "autograd/declared.h"
 #include "dispatch/op_handles.h"
 #include "ops/math/pointwise_table.h"
 #include <cmath>
@@ -74,7 +75,8 @@ Tensor round_decimals(const Tensor& self, int64_t decimals) {
   if (decimals == 0) return Op("round")(self);
   double scale = std::pow(10.0, static_cast<double>(std::abs(decimals)));
   static const Op round("round");
-  return decimals > 0 ? ops::div(round(ops::mul(self, scale)), scale) : ops::mul(round(ops::div(self, scale)), scale);
+  const Op &there = decimals > 0 ? ops::mul : ops::div, &back = decimals > 0 ? ops::div : ops::mul;
+  return constants_saved(back(round(constants_saved(there(self, scale))), scale));
 }
 
 // The series hold right of 0. Elements left of it are moved there, all by as many steps as the least one needs.

@@ -1,4 +1,5 @@
 // Interpolation to another size, one dim at a time: every output position is a weighted sum of a few input positions.
+#include "autograd/declared.h"
 #include "dispatch/op_handles.h"
 #include "ops/common/copy.h"
 #include "ops/common/declare.h"
@@ -141,16 +142,19 @@ void round_for_bytes(Taps& taps, bool may_repeat) {
 }
 
 Tensor apply(const Tensor& x, int64_t dim, const Taps& taps) {
-  if (taps.weight.empty()) return ops::index_select(x, dim, from_host(taps.at[0], x.device()));
+  auto positions = [&](size_t k) {
+    return constants_saved(ops::index_select(x, dim, from_host(taps.at[k], x.device())));
+  };
+  if (taps.weight.empty()) return positions(0);
   Dims shape(static_cast<size_t>(x.ndim() - dim), 1);
   shape[0] = static_cast<int64_t>(taps.at[0].size());
   Tensor total;
-  auto positions = [&](size_t k) { return ops::index_select(x, dim, from_host(taps.at[k], x.device())); };
   auto weights = [&](size_t k) { return reshaped(raw_vector(taps.weight[k], x.dtype(), x.device()), shape); };
   static const Op two_taps("two_taps");
   for (size_t k = 0; k < taps.at.size(); k += 2) {
     Tensor part = k + 1 < taps.at.size() ? two_taps(positions(k), weights(k), positions(k + 1), weights(k + 1))
                                          : ops::mul(positions(k), weights(k));
+    constants_saved(part);
     total = total.defined() ? ops::add(total, part) : part;
   }
   return total;

@@ -226,6 +226,7 @@ struct PointwiseNode final : DeclaredNode, ShowsEdges {
     result.visit_held(visitor);
   }
   void release_saved() override {
+    if (saves_constants) return;
     for (SavedTensor& s : saved) s.reset();
     result.reset();
     released = true;

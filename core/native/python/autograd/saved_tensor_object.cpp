@@ -1,4 +1,5 @@
 #include "python/autograd/saved_tensor_object.h"
+#include "autograd/declared.h"
 #include "autograd/keep_saved.h"
 #include "python/cycles.h"
 #include "python/tensor/tensor_object.h"
@@ -110,6 +111,9 @@ PyObject* py_kept_value(PyObject*, PyObject* capsule) {
 PyObject* py_is_copied(PyObject*, PyObject* capsule) {
   return guarded([&] { return PyBool_FromLong(kept_of(capsule)->copied); });
 }
+PyObject* py_constants_saved(PyObject*, PyObject* result) {
+  return guarded([&] { return wrap(constants_saved(expect_tensor(result, "_constants_saved"))); });
+}
 PyObject* py_watch_writes(PyObject*, PyObject* on) {
   watch_writes(on == Py_True);
   return none();
@@ -149,6 +153,7 @@ PyMethodDef g_functions[] = {
     {"_pop_write_guard", py_pop_write_guard, METH_NOARGS, nullptr},
     {"_keep_tensor", py_keep_tensor, METH_O, nullptr},
     {"_kept_value", py_kept_value, METH_O, nullptr},
+    {"_constants_saved", py_constants_saved, METH_O, nullptr},
     {"_is_copied", py_is_copied, METH_O, nullptr},
     {"_watch_writes", py_watch_writes, METH_O, nullptr},
     {"_push_keeping_hooks", py_push_keeping_hooks, METH_NOARGS, nullptr},

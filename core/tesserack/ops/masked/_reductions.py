@@ -40,6 +40,8 @@ def _parts(op: str, input: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]
 
 
 def _filled(op: str, input: Tensor, mask: Tensor | None, value: float, dtype: DType | None = None) -> Tensor:
+    if mask is None and not hasattr(input, "get_mask"):
+        return input if dtype is None else input.to(dtype)
     data, kept = _parts(op, input, mask)
     data = data if dtype is None else data.to(dtype)
     return ts.where(kept, data, ts.full((), value, dtype=data.dtype, device=data.device))
