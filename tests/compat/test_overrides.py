@@ -251,3 +251,50 @@ def test_every_function_that_asks_is_named_with_its_arguments(program):
 
 def test_signatures_of_operators_whose_arguments_are_words_of_python():
     assert [*inspect.signature(ts.Tensor.uniform_).parameters] == ["self", "from_", "to", "generator"]
+
+
+def test_gradients_of_a_subclass_are_of_it():
+    x = ts.ones(2).as_subclass(Logged).requires_grad_()
+    y = (x**2).sum()
+    Logged.calls.clear()
+    (gradient,) = ts.autograd.grad(y, x, retain_graph=True)
+    assert type(gradient) is Logged and gradient.tolist() == [2, 2] and Logged.calls == ["grad"]
+    for run in (lambda: y.backward(retain_graph=True), lambda: ts.autograd.backward(y, retain_graph=True)):
+        Logged.calls.clear()
+        run()
+        assert Logged.calls == ["backward"]
+    assert x.grad.tolist() == [4, 4] and type(x.grad) is ts.Tensor
+    with overrides.DisableTorchFunctionSubclass():
+        assert type(ts.autograd.grad(y, x, retain_graph=True)[0]) is ts.Tensor
+    assert ts.autograd.grad((t for t in (y,)), (t for t in (x,)))[0].tolist() == [2, 2]
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_functionals_of_a_subclass(strict):
+    x, v = ts.ones(2).as_subclass(Logged), ts.ones(2)
+    functional = ts.autograd.functional
+    for name in ("vjp", "jvp"):
+        assert type(getattr(functional, name)(lambda t: t**2, x, v, strict=strict)[1]) is Logged
+    for name in ("hvp", "vhp"):
+        assert type(getattr(functional, name)(lambda t: (t**3).sum(), x, v, strict=strict)[1]) is Logged
+    for name in ("jacobian", "hessian"):
+        assert type(getattr(functional, name)(lambda t: (t**3).sum(), x, strict=strict)) is Logged
+    if strict:
+        with pytest.raises(RuntimeError, match="strict mode"):
+            functional.jacobian(lambda t: ts.ones(1), x, strict=True)
+
+
+def test_modes_see_passes_backward():
+    class Mode(overrides.TorchFunctionMode):
+        def __torch_function__(self, func, types, args=(), kwargs=None):
+            seen.append(func.__name__)
+            return func(*args, **(kwargs or {}))
+
+    seen: list[str] = []
+    x = ts.ones(2, requires_grad=True)
+    y = x.sum()
+    with Mode():
+        y.backward(retain_graph=True)
+        ts.autograd.grad(y, x, retain_graph=True)
+        ts.autograd.backward(y)
+    assert seen == ["backward", "grad", "backward"]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from tesserack import _native
 from tesserack._native import Tensor
+from tesserack._tensor.overrides import handle_torch_function, has_torch_function
 from tesserack.autograd._whole import whole
 
 if TYPE_CHECKING:
@@ -58,6 +59,13 @@ def backward(
         create_graph: record the computation of the gradients, for higher derivatives.
         inputs: accumulate into these leaves only.
     """
+    tensors = _tuple(tensors)
+    if has_torch_function(tensors):
+        handle_torch_function(
+            backward, tensors, tensors, grad_tensors=grad_tensors, retain_graph=retain_graph,
+            create_graph=create_graph, grad_variables=grad_variables, inputs=inputs,
+        )  # fmt: skip
+        return
     roots = _places(tensors)
     wanted = () if inputs is None else _places(inputs)
     if inputs is not None and not wanted:
@@ -94,6 +102,13 @@ def grad(
     >>> ts.autograd.grad(x * x, x)[0]
     tensor(6.)
     """
+    outputs, inputs = _tuple(outputs), _tuple(inputs)
+    if has_torch_function((*outputs, *inputs)):
+        return handle_torch_function(  # type: ignore[no-any-return]
+            grad, (*outputs, *inputs), outputs, inputs, grad_outputs=grad_outputs, retain_graph=retain_graph,
+            create_graph=create_graph, only_inputs=only_inputs, allow_unused=allow_unused,
+            is_grads_batched=is_grads_batched, materialize_grads=materialize_grads,
+        )  # fmt: skip
     roots, wanted = _places(outputs), _places(inputs)
     if not only_inputs:
         warnings.warn(

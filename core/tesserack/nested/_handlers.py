@@ -14,7 +14,8 @@ _HANDLERS: dict[str, _Handler] = {}  # of the layout jagged
 _ROW_HANDLERS: dict[str, _Handler] = {}  # of the layout strided
 # Of the values and of the class alone: they run as for any tensor.
 _AS_TENSOR = {
-    *("as_subclass", "requires_grad_", "register_post_accumulate_grad_hook", "retain_grad", "__get__", "__set__"),
+    *("backward", "grad", "as_subclass", "requires_grad_", "register_post_accumulate_grad_hook", "retain_grad"),
+    *("__get__", "__set__"),
     *("is_floating_point", "is_complex", "is_signed", "is_inference", "element_size", "get_device", "is_pinned"),
     *("data_ptr", "untyped_storage", "storage_offset", "is_shared", "share_memory_", "is_tensor", "is_conj", "is_neg"),
 }

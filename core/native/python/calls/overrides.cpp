@@ -50,19 +50,21 @@ void collect(PyObject* o, PyObject* into) {
   }
 }
 
+PyObject* ask(PyObject* function, PyObject* args, PyObject* kwargs, PyObject* relevant) {
+  if (!g_dispatch) {
+    PyRef module = checked(PyImport_ImportModule("tesserack.overrides"));
+    g_dispatch = checked(PyObject_GetAttrString(module.get(), "_dispatch")).release();
+  }
+  return checked(PyObject_CallFunctionObjArgs(g_dispatch, function, args, kwargs, relevant, nullptr)).release();
+}
+
 PyObject* dispatch(PyObject* function, PyObject* const* args, size_t nargs, PyObject* kwnames, PyObject* relevant) {
   PyRef positional = checked(PyTuple_New(static_cast<Py_ssize_t>(nargs)));
   for (size_t k = 0; k < nargs; ++k) PyTuple_SET_ITEM(positional.get(), static_cast<Py_ssize_t>(k), Py_NewRef(args[k]));
   PyRef keywords = checked(PyDict_New());
   for (Py_ssize_t k = 0; kwnames && k < PyTuple_GET_SIZE(kwnames); ++k)
     checked_status(PyDict_SetItem(keywords.get(), PyTuple_GET_ITEM(kwnames, k), args[nargs + static_cast<size_t>(k)]));
-  if (!g_dispatch) {
-    PyRef module = checked(PyImport_ImportModule("tesserack.overrides"));
-    g_dispatch = checked(PyObject_GetAttrString(module.get(), "_dispatch")).release();
-  }
-  return checked(
-             PyObject_CallFunctionObjArgs(g_dispatch, function, positional.get(), keywords.get(), relevant, nullptr))
-      .release();
+  return ask(function, positional.get(), keywords.get(), relevant);
 }
 
 // What a tensor of one integer repeats, and no operator computes with.
@@ -90,6 +92,17 @@ PyObject* try_override_slot(const char* method, PyObject* a, PyObject* b) {
   PyRef function = checked(PyObject_GetAttrString(reinterpret_cast<PyObject*>(TensorType), method));
   PyObject* args[] = {a, b};
   return try_override(function.get(), args, b ? 2 : 1, nullptr);
+}
+
+PyObject* try_override_method(const char* method, PyObject* self, PyObject* args, PyObject* kwargs) {
+  if (t_off || std::exchange(t_skip, false)) return nullptr;
+  PyRef relevant = checked(PyList_New(0));
+  collect(self, relevant.get());
+  if (!t_modes && !PyList_GET_SIZE(relevant.get())) return nullptr;
+  PyRef function = checked(PyObject_GetAttrString(reinterpret_cast<PyObject*>(TensorType), method));
+  PyRef own = checked(PyTuple_Pack(1, self)), all = checked(PySequence_Concat(own.get(), args));
+  PyRef keywords = kwargs ? PyRef::borrow(kwargs) : checked(PyDict_New());
+  return ask(function.get(), all.get(), keywords.get(), relevant.get());
 }
 
 namespace {

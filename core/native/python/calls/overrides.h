@@ -12,6 +12,9 @@ PyObject* try_override(PyObject* function, PyObject* const* args, size_t nargs, 
 // The same for an operator of the language, by the name of its method.
 PyObject* try_override_slot(const char* method, PyObject* a, PyObject* b);
 
+// And for a method of tensors that is no operator.
+PyObject* try_override_method(const char* method, PyObject* self, PyObject* args, PyObject* kwargs);
+
 int override_modes(); // entered by this thread
 
 void init_overrides(PyObject* module);

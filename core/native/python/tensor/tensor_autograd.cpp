@@ -7,6 +7,7 @@
 #include "python/autograd/autograd_bindings.h"
 #include "python/autograd/hook_handle.h"
 #include "python/autograd/node_object.h"
+#include "python/calls/overrides.h"
 #include "python/calls/parse.h"
 #include "python/cycles.h"
 #include "python/tensor/tensor_slots.h"
@@ -74,6 +75,11 @@ PyObject* backward(PyObject* self, PyObject* args, PyObject* kwargs) {
   if (PyRef found; is_taken("backward", self, args, kwargs, found)) return found.release();
   static const char* names[] = {"gradient", "retain_graph", "create_graph", "inputs", nullptr};
   PyObject *gradient = nullptr, *retain = nullptr, *create = nullptr, *inputs = nullptr;
+  if (g_overrides_watched) [[unlikely]] {
+    PyObject* found = nullptr;
+    PyObject* failed = guarded([&] { return (found = try_override_method("backward", self, args, kwargs)), none(); });
+    if (found || !failed) return found;
+  }
   bool any = PyTuple_GET_SIZE(args) > 0 || kwargs;
   if (any && !PyArg_ParseTupleAndKeywords(args, kwargs, "|OOOO:backward", const_cast<char**>(names), &gradient, &retain,
                                           &create, &inputs))
