@@ -9,6 +9,7 @@
 #   make tsan [TSAN_ARGS=...]                            the core's threads under ThreadSanitizer
 #   make test-ranks                                      programs under the launchers that are plugins; FULL=1: a third
 #                                                        MPI, of 130 MB, too
+#   make test-nccl                                       ranks over NCCL: a simulated one, and two GPUs where there are
 #   make test-cuda                                       compile every CUDA kernel; on a machine with a device, use it
 #   make test-without-onednn                             test the cpu backend's own kernels
 #   make wheels                                          build and try the wheels for every Python found
@@ -45,7 +46,7 @@ PYTEST := OMP_WAIT_POLICY=passive $(PY) -m pytest -p tools.schedule -n $(JOBS) -
 SHARE ?= $(if $(PARITY)$(filter-out $(EVERY),$(TESTS)),1,2)
 CPP = $(shell git ls-files '*.cpp' '*.h')
 
-.PHONY: demo test test-ranks test-cuda conform test-without-onednn bench docs lint format asan tsan wheels release build clean
+.PHONY: demo test test-ranks test-nccl test-cuda conform test-without-onednn bench docs lint format asan tsan wheels release build clean
 
 demo: build $(STAMPS)/examples $(DEVICE_STAMP)
 	$(PY) examples/digits.py $(if $(DEVICE),--device $(DEVICE)) $(if $(EPOCHS),--epochs $(EPOCHS)) $(DEMO_ARGS)
@@ -61,6 +62,11 @@ conform: build $(STAMPS)/test $(DEVICE_STAMP)
 # Those of Slurm are among the others, and skipped where its daemons are not installed.
 test-ranks: build $(STAMPS)/test $(STAMPS)/examples $(STAMPS)/ranks$(if $(FULL),-all)
 	$(PYTEST) $(PYTEST_ARGS) $(RANKS)
+
+# Without two devices: against a simulated library alone.
+test-nccl: build $(STAMPS)/test $(STAMPS)/cuda
+	$(PYTEST) $(PYTEST_ARGS) backends/cuda/tests/test_communicator.py backends/cuda/tests/test_card_ranks.py
+	$(PY) tools/two_cards.py
 
 # Without a device: the kernels through NVRTC, the backend against a simulated driver. TESSERACK_KERNEL_REPORT=folder
 # keeps registers and spills.

@@ -39,7 +39,8 @@ def _named(name: str) -> Maker:
 
 class Backend(str):
     """The name of a communicator, in lower case. ``gloo`` and ``nccl`` are taken for what fits where ranks are:
-    ``local``, shared memory of one machine, or ``tcp``; through the host for cards that have none of their own.
+    ``local``, shared memory of one machine, or ``tcp``. Cards that have a communicator of their own (NCCL) do their
+    tensors' collectives with it, unless ``TESSERACK_COMM`` names another; tensors of other cards go through the host.
 
     >>> Backend("GLOO"), Backend.NCCL
     ('gloo', 'nccl')

@@ -1,7 +1,8 @@
 """Collectives over tensors: ``torch.distributed``'s, by name and meaning.
 
 Each takes ``group`` (None: the default one) and ``async_op``: then a :class:`Work` comes back, whose ``wait()`` says
-when the tensors may be read. Tensors may be of any layout; those that are not dense on the host go through copies.
+when the tensors may be read. Tensors may be of any layout; those that are not dense where the communicator reads them,
+on the host or on a card that has one, go through copies.
 Outside of the group nothing happens.
 """
 
@@ -12,6 +13,7 @@ from typing import Any
 
 import tesserack as ts
 from tesserack import Tensor
+from tesserack.distributed._engine import Engine
 from tesserack.distributed._group import ProcessGroup
 from tesserack.distributed._memory import check, flat, given, taken
 from tesserack.distributed._reduce_op import RedOpType, ReduceOp
@@ -79,15 +81,15 @@ def broadcast(
     if made is None:
         return None
     root = _root(made, "broadcast", src, group_src)
-    call = made.call()
-    memory, finish = taken("broadcast", tensor, read=made.rank() == root)
+    call, carrier = made.call(), made.carrier(tensor)
+    memory, finish = taken("broadcast", tensor, carrier, read=made.rank() == root)
 
     def job() -> None:
-        made.engine.broadcast(memory, root, call)
+        carrier.broadcast(memory, root, call)
         if made.rank() != root:
             finish()
 
-    return made.run("broadcast", call, job, async_op, [tensor], tensor)
+    return made.run("broadcast", call, job, async_op, [tensor], tensor, carrier=carrier)
 
 
 def all_reduce(tensor: Tensor, op: Any = ReduceOp.SUM, group: Any = None, async_op: bool = False) -> Work | None:
@@ -114,16 +116,16 @@ def all_reduce(tensor: Tensor, op: Any = ReduceOp.SUM, group: Any = None, async_
     if isinstance(tensor, Tensor) and tensor.layout is ts.sparse_coo:
         return _all_reduce_sparse(tensor, op, made, async_op)
     code, factor = _reduction("all_reduce", op, tensor)
-    call = made.call()
-    memory, finish = taken("all_reduce", tensor, read=True)
+    call, carrier = made.call(), made.carrier(tensor)
+    memory, finish = taken("all_reduce", tensor, carrier, read=True)
 
     def job() -> None:
         if factor is not None:
             memory.mul_(factor)
-        made.engine.all_reduce(memory, memory, code, call)
+        carrier.all_reduce(memory, memory, code, call)
         finish()
 
-    return made.run("all_reduce", call, job, async_op, [tensor], tensor)
+    return made.run("all_reduce", call, job, async_op, [tensor], tensor, carrier=carrier)
 
 
 def _all_reduce_sparse(tensor: Tensor, op: Any, made: ProcessGroup, async_op: bool) -> Work | None:
@@ -165,21 +167,21 @@ def reduce(
         return None
     root = _root(made, "reduce", dst, group_dst)
     code, factor = _reduction("reduce", op, tensor)
-    call = made.call()
-    source = given("reduce", tensor)
+    call, carrier = made.call(), made.carrier(tensor)
+    source = given("reduce", tensor, carrier)
     if factor is not None:
         source = source * factor
-    memory, finish = taken("reduce", tensor) if made.rank() == root else (source, lambda: None)
+    memory, finish = taken("reduce", tensor, carrier) if made.rank() == root else (source, lambda: None)
 
     def job() -> None:
-        made.engine.reduce(source, memory, code, root, call)
+        carrier.reduce(source, memory, code, root, call)
         finish()
 
-    return made.run("reduce", call, job, async_op, [tensor], tensor)
+    return made.run("reduce", call, job, async_op, [tensor], tensor, carrier=carrier)
 
 
-def _many(op: str, tensors: Sequence[Tensor]) -> tuple[list[Tensor], Callable[[], None]]:
-    pairs = [taken(op, t) for t in tensors]
+def _many(op: str, tensors: Sequence[Tensor], carrier: Engine) -> tuple[list[Tensor], Callable[[], None]]:
+    pairs = [taken(op, t, carrier) for t in tensors]
 
     def finish() -> None:
         for _, bring in pairs:
@@ -214,20 +216,21 @@ def all_gather(tensor_list: Sequence[Tensor], tensor: Tensor, group: Any = None,
         return None
     _check_list("all_gather", tensor_list, made.size(), "tensor_list")
     flat("all_gather", [tensor, *tensor_list])
-    source, call = given("all_gather", tensor), made.call()
+    call, carrier = made.call(), made.carrier(tensor)
+    source = given("all_gather", tensor, carrier)
     mine = tensor_list[made.rank()]
     if mine.numel() != tensor.numel():
         raise ValueError(
             f"all_gather: expected tensor_list[{made.rank()}] to hold this rank's {tensor.numel()} elements, "
             f"got {mine.numel()}"
         )
-    targets, finish = _many("all_gather", tensor_list)
+    targets, finish = _many("all_gather", tensor_list, carrier)
 
     def job() -> None:
-        made.engine.all_gather(source, targets, call)
+        carrier.all_gather(source, targets, call)
         finish()
 
-    return made.run("all_gather", call, job, async_op, [list(tensor_list)], tensor)
+    return made.run("all_gather", call, job, async_op, [list(tensor_list)], tensor, carrier=carrier)
 
 
 def all_gather_into_tensor(
@@ -243,15 +246,16 @@ def all_gather_into_tensor(
             "all_gather_into_tensor: output tensor size must be equal to world_size times input tensor size, got "
             f"{list(output_tensor.shape)} for {made.size()} times {list(input_tensor.shape)}"
         )
-    source, call = given("all_gather_into_tensor", input_tensor), made.call()
-    memory, finish = taken("all_gather_into_tensor", output_tensor)
+    call, carrier = made.call(), made.carrier(input_tensor)
+    source = given("all_gather_into_tensor", input_tensor, carrier)
+    memory, finish = taken("all_gather_into_tensor", output_tensor, carrier)
     parts = list(memory.view(-1).chunk(made.size())) if memory.numel() else [memory] * made.size()
 
     def job() -> None:
-        made.engine.all_gather(source, parts, call)
+        carrier.all_gather(source, parts, call)
         finish()
 
-    return made.run("all_gather_into_tensor", call, job, async_op, [output_tensor], input_tensor)
+    return made.run("all_gather_into_tensor", call, job, async_op, [output_tensor], input_tensor, carrier=carrier)
 
 
 def gather(
@@ -277,15 +281,16 @@ def gather(
                 )
     else:
         _no_list("gather", gather_list, "gather_list")
-    source, call = given("gather", tensor), made.call()
-    targets, finish = _many("gather", gather_list or ())
+    call, carrier = made.call(), made.carrier(tensor)
+    source = given("gather", tensor, carrier)
+    targets, finish = _many("gather", gather_list or (), carrier)
     counts = [tensor.numel()] * made.size()
 
     def job() -> None:
-        made.engine.gather(source, targets, counts, root, call)
+        carrier.gather(source, targets, counts, root, call)
         finish()
 
-    return made.run("gather", call, job, async_op, [list(gather_list or ())], tensor)
+    return made.run("gather", call, job, async_op, [list(gather_list or ())], tensor, carrier=carrier)
 
 
 def scatter(
@@ -311,15 +316,16 @@ def scatter(
                 )
     else:
         _no_list("scatter", scatter_list, "scatter_list")
-    sources, call = [given("scatter", t) for t in scatter_list or ()], made.call()
-    memory, finish = taken("scatter", tensor)
+    call, carrier = made.call(), made.carrier(tensor)
+    sources = [given("scatter", t, carrier) for t in scatter_list or ()]
+    memory, finish = taken("scatter", tensor, carrier)
     counts = [tensor.numel()] * made.size()
 
     def job() -> None:
-        made.engine.scatter(sources, memory, counts, root, call)
+        carrier.scatter(sources, memory, counts, root, call)
         finish()
 
-    return made.run("scatter", call, job, async_op, [tensor], tensor)
+    return made.run("scatter", call, job, async_op, [tensor], tensor, carrier=carrier)
 
 
 def reduce_scatter(
@@ -335,25 +341,25 @@ def reduce_scatter(
         raise ValueError(
             f"reduce_scatter: expected output of {input_list[made.rank()].numel()} elements, got {output.numel()}"
         )
-    return _reduce_scatter(
-        made, "reduce_scatter", output, [given("reduce_scatter", t) for t in input_list], op, async_op
-    )
+    carrier = made.carrier(output)
+    sources = [given("reduce_scatter", t, carrier) for t in input_list]
+    return _reduce_scatter(made, carrier, "reduce_scatter", output, sources, op, async_op)
 
 
 def _reduce_scatter(
-    made: ProcessGroup, name: str, output: Tensor, sources: list[Tensor], op: Any, async_op: bool
+    made: ProcessGroup, carrier: Engine, name: str, output: Tensor, sources: list[Tensor], op: Any, async_op: bool
 ) -> Work | None:
     code, factor = _reduction(name, op, output)
     if factor is not None:
         sources = [t * factor for t in sources]
     call = made.call()
-    memory, finish = taken(name, output)
+    memory, finish = taken(name, output, carrier)
 
     def job() -> None:
-        made.engine.reduce_scatter(sources, memory, code, call)
+        carrier.reduce_scatter(sources, memory, code, call)
         finish()
 
-    return made.run(name, call, job, async_op, [output], output)
+    return made.run(name, call, job, async_op, [output], output, carrier=carrier)
 
 
 def reduce_scatter_tensor(
@@ -369,9 +375,10 @@ def reduce_scatter_tensor(
             "reduce_scatter_tensor: input tensor must be the same size as output size times world size, got "
             f"{list(input.shape)} for {made.size()} times {list(output.shape)}"
         )
-    source = given("reduce_scatter_tensor", input).view(-1)
+    carrier = made.carrier(output)
+    source = given("reduce_scatter_tensor", input, carrier).view(-1)
     parts = list(source.chunk(made.size())) if source.numel() else [source] * made.size()
-    return _reduce_scatter(made, "reduce_scatter_tensor", output, parts, op, async_op)
+    return _reduce_scatter(made, carrier, "reduce_scatter_tensor", output, parts, op, async_op)
 
 
 def all_to_all(
@@ -384,14 +391,17 @@ def all_to_all(
     _check_list("all_to_all", output_tensor_list, made.size(), "output_tensor_list")
     _check_list("all_to_all", input_tensor_list, made.size(), "input_tensor_list")
     flat("all_to_all", [*output_tensor_list, *input_tensor_list])
-    sources, call = [given("all_to_all", t) for t in input_tensor_list], made.call()
-    targets, finish = _many("all_to_all", output_tensor_list)
+    call, carrier = made.call(), made.carrier(input_tensor_list[0])
+    sources = [given("all_to_all", t, carrier) for t in input_tensor_list]
+    targets, finish = _many("all_to_all", output_tensor_list, carrier)
 
     def job() -> None:
-        made.engine.all_to_all(sources, targets, call)
+        carrier.all_to_all(sources, targets, call)
         finish()
 
-    return made.run("all_to_all", call, job, async_op, [list(output_tensor_list)], input_tensor_list[0])
+    return made.run(
+        "all_to_all", call, job, async_op, [list(output_tensor_list)], input_tensor_list[0], carrier=carrier
+    )
 
 
 def _splits(op: str, tensor: Tensor, sizes: Sequence[int] | None, ranks: int, what: str) -> list[int]:
@@ -418,17 +428,17 @@ def all_to_all_single(
     if made is None:
         return None
     flat("all_to_all_single", [output, input])
-    call = made.call()
-    source = given("all_to_all_single", input)
-    memory, finish = taken("all_to_all_single", output)
+    call, carrier = made.call(), made.carrier(input)
+    source = given("all_to_all_single", input, carrier)
+    memory, finish = taken("all_to_all_single", output, carrier)
     sources = source.split(_splits("all_to_all_single", source, input_split_sizes, made.size(), "input"))
     targets = memory.split(_splits("all_to_all_single", memory, output_split_sizes, made.size(), "output"))
 
     def job() -> None:
-        made.engine.all_to_all(sources, targets, call)
+        carrier.all_to_all(sources, targets, call)
         finish()
 
-    return made.run("all_to_all_single", call, job, async_op, [output], input)
+    return made.run("all_to_all_single", call, job, async_op, [output], input, carrier=carrier)
 
 
 def barrier(group: Any = None, async_op: bool = False, device_ids: Any = None, timeout: Any = None) -> Work | None:

@@ -35,6 +35,8 @@ class Engine:
     quick: QuickCalls | None = None
     takes_parts = False
     allocates = False
+    joins_cards = False  #: cards with a communicator of their own do their tensors' collectives themselves
+    device: Any = None  #: the card whose tensors it takes where they are
     by_ranks = False  #: the ranks' own processors do what a collective computes, and nothing else carries it
 
     def __init__(self, rank: int, size: int) -> None:
@@ -42,6 +44,10 @@ class Engine:
 
     def prepare(self, recorder: Any) -> None:
         """The group's recorder, for what is done by :attr:`quick`."""
+
+    def run(self, job: Callable[[], Any], call: Call, text: str, async_op: bool, result: Any) -> Any:
+        """Of an engine with a ``device``: queue a collective there."""
+        raise self._lacks("run")
 
     def barrier(self, call: Call) -> None:
         """Wait for all ranks."""

@@ -123,6 +123,7 @@ class FakeGroup(ProcessGroup):
         result: Any,
         of: Tensor | None = None,
         shape: str = "",
+        carrier: Engine | None = None,
     ) -> Work | None:
         work, _ = self._done(op, self.begun(op, call, of, shape), job, result)
         if async_op:

@@ -54,12 +54,29 @@ class ProcessGroup:
         self.engine, self.store, self.ranks = engine, store, tuple(ranks)
         self.group_name, self.backend_name, self.timeout = name, backend, timeout
         self.group_desc = name
+        self.cards: dict[Any, Engine] = {}  # what carries collectives of a device's tensors
         self.splits: dict[str, int] = {}  # groups made of this one, by their ranks
         self.recorder = Recorder()
         engine.prepare(self.recorder)
         self._collectives = Runner(f"collectives of {name}")
         self._letters: dict[tuple[str, int], Runner] = {}
         self._lock = threading.RLock()
+
+    def carrier(self, tensor: Any) -> Engine:
+        """What carries a collective of one: its card's own communicator, which all ranks have, or the host's."""
+        if not self.engine.joins_cards or not isinstance(tensor, Tensor) or tensor.device.type == "cpu":
+            return self.engine
+        from tesserack.distributed._cards import carrier
+
+        return carrier(self, tensor.device)
+
+    def in_order(self, job: Callable[[], Any]) -> None:
+        """Do something with the host's communicator, after what that was given before."""
+        if self._collectives.idle:
+            with self._lock:
+                job()
+        else:
+            self._collectives.submit(job).wait()
 
     def rank(self) -> int:
         """This process's number in the group."""
@@ -143,6 +160,7 @@ class ProcessGroup:
         result: Any,
         of: Tensor | None = None,
         shape: str = "",
+        carrier: Engine | None = None,
     ) -> Work | None:
         """Do a collective after those before it: now, or by itself. ``of``, or ``shape`` as text, is what it is of."""
         entry = self.begun(op, call, of, shape)
@@ -152,6 +170,10 @@ class ProcessGroup:
             with self.recorder.written(entry), event:
                 return job()
 
+        if carrier is not None and carrier.device is not None:
+            text = f"{op} of {shape or ('' if of is None else shape_text(of))}"
+            work_of_card: Work | None = carrier.run(noted, call, text, async_op, result)
+            return work_of_card
         if not async_op and self._collectives.idle:
             with self._lock:
                 noted()
@@ -214,10 +236,14 @@ class ProcessGroup:
 
     def close(self) -> None:
         """Finish what is under way and give the communicator up."""
+        for engine in self.cards.values():
+            if engine is not self.engine:
+                engine.close()
         for runner in (self._collectives, *self._letters.values()):
             runner.close()
         self.engine.close()
 
     def abort(self, reason: str = "the group was aborted") -> None:
         """End what is under way on every rank, with an error."""
-        self.engine.abort(reason)
+        for engine in (*self.cards.values(), self.engine):
+            engine.abort(reason)

@@ -1,4 +1,4 @@
-"""Tensors as a communicator of the host takes them: dense, and in the host's memory."""
+"""Tensors as a communicator takes them: dense, and in the memory of the host, or of its card."""
 
 from __future__ import annotations
 
@@ -30,37 +30,49 @@ def check(op: str, tensor: Any) -> None:
         raise TypeError(f"{op}: expected a dense tensor, got layout {tensor.layout}; try .to_dense()")
 
 
-def given(op: str, tensor: Tensor) -> Tensor:
-    """A tensor to be read: itself where it may be, else a copy, which of another device is told of as a fallback."""
+def _card(carrier: Any) -> Any:
+    """The device whose memory a communicator reads, None: the host's."""
+    return None if carrier is None else carrier.device
+
+
+def _is_there(tensor: Tensor, card: Any) -> bool:
+    """Whether a communicator reads a tensor where it is."""
+    return on_host(tensor) if card is None else bool(tensor.device == card)
+
+
+def given(op: str, tensor: Tensor, carrier: Any = None) -> Tensor:
+    """A tensor to be read: itself where it may be, else a copy, which on the way to the host is told of as a
+    fallback."""
     check(op, tensor)
-    plain = tensor.detach()
+    plain, card = tensor.detach(), _card(carrier)
     if plain.is_complex():
         plain = plain.resolve_conj()
-    if not on_host(plain):
-        _native._note_fallback(op, plain)
-        plain = plain.cpu()
+    if not _is_there(plain, card):
+        if card is None:
+            _native._note_fallback(op, plain)
+        plain = plain.to(card or "cpu")
     return plain.contiguous()
 
 
-def taken(op: str, tensor: Tensor, *, read: bool = False) -> tuple[Tensor, Callable[[], None]]:
+def taken(op: str, tensor: Tensor, carrier: Any = None, *, read: bool = False) -> tuple[Tensor, Callable[[], None]]:
     """Memory to be filled (that already holds the tensor's elements if they are ``read``), and what brings it to the
     tensor afterwards."""
     check(op, tensor)
-    plain = tensor.detach()
-    if on_host(plain) and plain.is_contiguous() and not (plain.is_complex() and plain.is_conj()):
+    plain, card = tensor.detach(), _card(carrier)
+    if _is_there(plain, card) and plain.is_contiguous() and not (plain.is_complex() and plain.is_conj()):
 
         def written() -> None:
             _native._increment_version(tensor)
 
         return plain, written
-    host = given(op, tensor) if read else plain.new_empty(plain.shape, device="cpu")
-    if host.data_ptr() == plain.data_ptr() and host.numel():
-        host = host.clone()
+    memory = given(op, tensor, carrier) if read else plain.new_empty(plain.shape, device=card or "cpu")
+    if memory.data_ptr() == plain.data_ptr() and memory.numel():
+        memory = memory.clone()
 
     def bring() -> None:
-        plain.copy_(host)
+        plain.copy_(memory)
 
-    return host, bring
+    return memory, bring
 
 
 def shape_text(tensor: Tensor) -> str:

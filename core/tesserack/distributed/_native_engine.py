@@ -35,6 +35,7 @@ class _Closed:
 class NativeEngine(Engine):
     """Collectives of ``core/native/comm``."""
 
+    joins_cards = True
     _group: Any
 
     def settle(self, timeout: float) -> None:

@@ -26,6 +26,8 @@ def trained(model: nn.Module, x: ts.Tensor, y: ts.Tensor) -> nn.Module:
 def main() -> None:
     dist.init_process_group()
     n, me, device = dist.get_world_size(), dist.get_rank(), sys.argv[1]
+    if device == "cuda":
+        ts.cuda.set_device(me)
     ts.manual_seed(1)
     x, y = ts.randn(8, 8), ts.randn(8, 2)
     expected = trained(net(), x, y)(x)

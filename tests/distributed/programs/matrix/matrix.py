@@ -216,6 +216,9 @@ def main() -> None:
     device = sys.argv[1]
     megabytes, share, seed = [*map(int, sys.argv[2:]), *(0, 1, 0)[len(sys.argv) - 2 :]]
     dist.init_process_group()
+    if device == "cuda":
+        ts.cuda.set_device(dist.get_rank())
+        device = f"cuda:{dist.get_rank()}"
     cases = list(large(megabytes) if megabytes else small())
     random.Random(seed).shuffle(cases)
     cases = cases[: -(-len(cases) // share)]
