@@ -122,8 +122,10 @@ def marked(variable: str) -> list[str]:
 
 def survivors(shown: str, folder: Path) -> list[str]:
     """What ranks of ``surviving.py`` say of a failure; the whole job has ended just now."""
-    ended = f"ENDED after {time.time() - float((folder / 'failed').read_text()):.2f} s"
-    return [line for line in shown.splitlines() if re.search("RANK [0-9]+ (TOLD|BEGAN AGAIN)", line)] + [ended]
+    told = [line for line in shown.splitlines() if re.search("RANK [0-9]+ (TOLD|BEGAN AGAIN)", line)]
+    if not (folder / "failed").exists():
+        return [*told, "ENDED before any failure"]
+    return [*told, f"ENDED after {time.time() - float((folder / 'failed').read_text()):.2f} s"]
 
 
 def listening(port: int) -> bool:
