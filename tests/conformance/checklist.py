@@ -79,6 +79,7 @@ CHECKLIST: dict[str, dict[str, tuple[str, ...]]] = {
         "columns added to products": ("rowforcolumn",),
         "the last part of a tile, and of a chunk of rows": ("wholetiles", "wholechunks"),
         "numbers in the place of the first operand": ("numberslast",),
+        "operands read again when an output that they are is written": ("outputbyoutput",),
         "three operands that lie differently, square matrices and their transposes": ("thirdstrides", "squareflags"),
         "more than 2^16 products, rows of scans and sorts, places": (
             "fewbatches",

@@ -34,6 +34,10 @@ PATHS: dict[str, Fault] = {
         "test_operands_that_lie_differently[float32]",
         "pointwise, select of float32 on thirdstrides: 7 x 11, contiguous, transposed and stepped: element",
     ),
+    "outputbyoutput": form(
+        "test_outputs_that_are_operands",
+        r"pointwise of float32 on outputbyoutput: step \d of SGD with momentum, 77 elements, contiguous: element",
+    ),
     "squareflags": form(
         "test_square_products[float32]",
         "matmul of float32 on squareflags: 2 x 2 @ 2 x 2, contiguous @ transposed: element .0, 0.: expected",

@@ -135,6 +135,25 @@ def first_part(function: Kernel) -> Kernel:
     return run
 
 
+def output_by_output(function: Kernel) -> Kernel:
+    """Of several outputs one is written, and what it was made of is read again for the next."""
+
+    def run(*, outputs: Any, inputs: Any, program: Any, compute_dtype: Any) -> None:
+        if len(outputs) == 1:
+            function(outputs=outputs, inputs=inputs, program=program, compute_dtype=compute_dtype)
+            return
+        kept = [np.array(view(out), copy=True) for out in outputs]
+        for k, out in enumerate(outputs):
+            function(outputs=outputs, inputs=inputs, program=program, compute_dtype=compute_dtype)
+            for other, was in zip(outputs[k + 1 :], kept[k + 1 :], strict=True):
+                view(other)[...] = was
+            kept[k] = np.array(view(out), copy=True)
+            for earlier, made in zip(outputs[:k], kept[:k], strict=True):
+                view(earlier)[...] = made
+
+    return run
+
+
 def whole_words(outputs: Any, inputs: Any, names: list[str]) -> None:
     """Truth of wider numbers is written four bytes at a time."""
     for out in outputs:
@@ -153,6 +172,7 @@ fewsorts = planted("fewsorts", "sort", few_rows(0))
 shortplaces = planted("shortplaces", "sort", short_places)
 paddedsort = planted("paddedsort", "sort", padded)
 firstpart = planted("firstpart", "reduce", first_part)
+outputbyoutput = planted("outputbyoutput", "pointwise", output_by_output)
 wordsoftruth = planted("wordsoftruth", "pointwise", programs(whole_words))
 
 

@@ -11,7 +11,7 @@ import pytest
 
 import tesserack as ts
 from tesserack.testing.conformance.card import Card, Record
-from tesserack.testing.conformance.exactly import expect, made, real, there
+from tesserack.testing.conformance.exactly import expect, made, real, rounded, there
 
 # --- far strides ------------------------------------------------------------------------------------------------------
 
@@ -181,6 +181,21 @@ def test_square_products(dtype: str, card: Card, record: Record) -> None:
             expect(LAID[left](x) @ LAID[right](y), a @ b, f"matmul of {dtype}", what, card)
             both = LAID[left](x).expand(2, n, n), LAID[right](y).expand(2, n, n)
             expect(ts.bmm(*both), np.stack((a @ b,) * 2), f"matmul of {dtype}", f"two of {what}", card)
+
+
+def test_outputs_that_are_operands(card: Card, record: Record) -> None:
+    """A program of several outputs that are its operands, too: all is read before anything is written."""
+    record.case(op="pointwise", dtype=card.real, direction="forms")
+    values, slope = (np.arange(77) * k % 13 - 6.0 for k in (7, 5))
+    x = ts.nn.Parameter(real(values, card))
+    steps, moment = ts.optim.SGD([x], lr=0.25, momentum=0.5, weight_decay=0.5), np.zeros(77)
+    for turn in range(2):
+        x.grad = real(slope + turn, card)
+        steps.step()
+        moment = 0.5 * moment + slope + turn + 0.5 * values
+        values = values - 0.25 * moment
+        what = f"step {turn} of SGD with momentum, 77 elements, contiguous"
+        expect(x.detach(), rounded(values, card.real), f"pointwise of {card.real}", what, card, ulp=2)
 
 
 # --- indices ----------------------------------------------------------------------------------------------------------
