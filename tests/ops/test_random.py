@@ -258,3 +258,13 @@ def test_complex_tensors_are_drawn_part_by_part(name, device):
     assert abs(t.real.mean().item() - 5) < 0.3 and abs(t.imag.mean().item()) < 0.3
     assert abs((t - 5).abs().square().mean().item() - 4) < 0.6  # the variance is that of both parts together
     assert ts.nn.Linear(2, 2, dtype=t.dtype, device=device).weight.dtype is t.dtype
+
+
+@pytest.mark.parametrize(("dtype", "bits"), [(ts.bfloat16, 8), (ts.float16, 11), (ts.float32, 24), (ts.float64, 53)])
+def test_ranges_beyond_the_whole_numbers_of_a_dtype_are_warned_of(dtype, bits):
+    x = ts.empty(2, dtype=dtype)
+    x.random_(-(2**bits), 2**bits)
+    with pytest.warns(UserWarning, match=rf"to - 1 is out of bounds \[-\(2\^{bits}\), 2\^{bits}\]"):
+        x.random_(0, 2 ** (bits + 1))
+    with pytest.warns(UserWarning, match="from is out of bounds"):
+        x.random_(-(2 ** (bits + 1)), 1)

@@ -435,6 +435,8 @@ def test_checkpoint_sequential() -> None:
     steps = [ts.exp, ts.sin, lambda t: t * 2, ts.tanh]
     expected = grad(((x.exp().sin()) * 2).tanh().sum(), x)[0]
     checkpoint_sequential(steps, 2, x, use_reentrant=False).sum().backward()
+    with pytest.warns(UserWarning, match="use_reentrant parameter should be passed"):
+        checkpoint_sequential(steps, 2, x)
     assert x.grad.tolist() == expected.tolist()
     with pytest.raises(ValueError, match="segments"):
         checkpoint_sequential(steps, 9, x, use_reentrant=False)
