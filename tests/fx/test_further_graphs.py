@@ -126,3 +126,18 @@ def test_a_call_that_python_makes_leaves_graphs_of_modules_at_hand() -> None:
     with ts.compiler.set_stance("force_eager"):
         other(x)
         assert known.replays.find((x,), {})
+
+
+@pytest.mark.parametrize("fullgraph", [False, True])
+def test_a_graph_of_a_tensor_that_the_program_holds_is_for_no_other(fullgraph: bool) -> None:
+    held = ts.ones(2, 2)
+
+    def told(x: ts.Tensor, y: ts.Tensor) -> ts.Tensor:
+        z = (x.sin() + y.cos()).exp().sigmoid().tanh()
+        return z + 1 if x is held else z * 2
+
+    compiled, others = ts.compile(told, fullgraph=fullgraph), [ts.ones(2, 2) * k for k in range(3)]
+    for x in (held, held, *others, held, *others, held):
+        for y in others:
+            assert same(compiled(x, y), told(x, y))
+    assert compiled._compiled._count == 2  # of one tensor twice, and of two

@@ -16,10 +16,11 @@ from tesserack.jit._compile.steps import Steps
 from tesserack.jit._compile.watch import Watch
 from tesserack.utils import _pytree as pytree
 
-__all__ = ["OTHERWISE", "Capture", "Inputs", "compiling", "run"]
+__all__ = ["HELD", "OTHERWISE", "Capture", "Inputs", "compiling", "run"]
 
 _state = threading.local()
 OTHERWISE = "it reads what runs of other arguments do not"
+HELD = "an argument is a tensor that the program holds besides: Python may tell that, and no graph would"
 
 
 def compiling() -> bool:
@@ -107,6 +108,8 @@ def run(
         if shared is not None and not shared.cover(watch, inputs.tensors):
             raise NotProved(OTHERWISE, passing=True)
         dependencies = shared or Dependencies(roots, watch, inputs.tokens, cast("Before", read))
+        if any(id(tensor) in dependencies.tokens.tensors for tensor in inputs.tensors):
+            raise NotProved(HELD, passing=True)
         if Inputs.of(args, kwargs, keep=False).token != inputs.token:
             told = "the run changes what it reads: an attribute, a list, or how a tensor lies in memory"
             raise NotProved(told, passing=True)

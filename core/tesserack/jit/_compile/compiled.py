@@ -180,11 +180,12 @@ class Compiled:
         self._met[token] += 1
         return self._met[token] < config["again_closely" if self._closely else "again"]
 
-    def _note_miss(self) -> None:
+    def _note_miss(self, why: str = "") -> None:
         """There are as many graphs as may be, and none holds: to find that out takes longer than a call of Python."""
         self._misses += 1
         if self._misses >= config["misses"]:
-            self.notes.append(f"what it reads changes from call to call: none of {self._count} graphs holds")
+            told = why or f"what it reads changes from call to call: none of {self._count} graphs holds"
+            self.notes.append(told)
             self.plain = True
 
     def _first(self, token: Any, args: Any, kwargs: Any) -> Any:
@@ -197,7 +198,9 @@ class Compiled:
         others = {id(e.dependencies): e.dependencies for e in known.places}.values()
         result, found = _capture.run(self.function, self.roots, args, kwargs, self._seeds, kind, self._closely, others)
         if isinstance(found, NotProved):
-            if found.reason != _capture.OTHERWISE:
+            if found.reason == _capture.HELD:
+                self._note_miss(found.reason)
+            elif found.reason != _capture.OTHERWISE:
                 self._note_attempt(found)
             return result
         few = kind is ProgramRecorder and len(found.module) < config["smallest"] and not self.fullgraph
