@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import tesserack as ts
-from tesserack.jit._compile.compiled import config
+from tesserack.jit._compile.compiled import Compiled, config
 from tesserack.jit._compile.errors import Unsupported
 
 from tests.fx.test_staleness import outcome, same
@@ -166,3 +166,85 @@ def test_one_hot_of_so_many_classes_has_sizes_of_its_own():
         before = seen.clone()
         assert ts.equal(compiled(x), ts.nn.functional.one_hot((x > 0).long(), 3) * 2)
         assert seen.sum() == before.sum() + 3
+
+
+def _work(x):
+    for _ in range(6):
+        x = (x * 1.01).sin() + x.cos()
+    return x
+
+
+def decides(x):
+    y = _work(x) if (x > 0).any() else _work(x + 1) * 2
+    return y if (y > 100).any() else y + 1
+
+
+def decides_early(x):
+    return _work(x) if (x > 0).any() else _work(x + 1) * 2
+
+
+@pytest.fixture
+def runs(monkeypatch):
+    """The places of graphs that were run for other values than theirs."""
+    found = []
+    other = Compiled._of_other_values
+
+    def of_other_values(self, entry, args, kwargs):
+        found.append(self.places.index(entry))
+        return other(self, entry, args, kwargs)
+
+    monkeypatch.setattr(Compiled, "_of_other_values", of_other_values)
+    return found
+
+
+def test_the_graph_of_the_last_values_is_run_first(runs):
+    compiled, above, below = ts.compile(decides), ts.ones(4), -ts.ones(4)
+    for x in (above, below):
+        compiled(x)
+    runs.clear()
+    for x in (below, below, below):
+        assert same(compiled(x), decides(x))
+    assert not runs
+    assert same(compiled(above), decides(above)) and runs == [1]
+    assert same(compiled(above), decides(above)) and runs == [1]
+
+
+def test_where_values_alternate_the_graph_that_is_meant_is_run_alone(runs):
+    compiled, above, below = ts.compile(decides_early, fullgraph=True), ts.ones(4), -ts.ones(4)
+    for x in (above, below) * 3:
+        compiled(x)
+    runs.clear()
+    for x in (above, below) * 20 + (below,) * 100 + (above, below) * 20:
+        assert same(compiled(x), decides_early(x))
+    assert len(runs) <= 2  # after a hundred that were alike nothing is asked first
+    assert compiled._compiled._count == 2
+    weight = ts.ones(4, requires_grad=True)
+    grads = []
+    for call in (compiled, decides_early) * 4:
+        for sign in (1, -1):
+            call(weight * sign).sum().backward()
+        grads.append(weight.grad)
+        weight.grad = None
+    assert all(grad.equal(grads[0]) for grad in grads)
+
+
+def test_of_several_graphs_those_of_other_first_values_are_not_tried(monkeypatch):
+    monkeypatch.setitem(config, "recompile_limit", 8)
+
+    def function(x):
+        return _work(x) * int(x.sum())
+
+    compiled = ts.compile(function)
+    values = [ts.full((4,), float(k)) for k in range(6)]
+    for x in values:
+        compiled(x)
+    tried = []
+    known = compiled._compiled.known
+    known.places[:] = [
+        entry._replace(call=lambda tensors, entry=entry: tried.append(entry) or entry.call(tensors))
+        for entry in known.places
+    ]
+    known.entries = dict.fromkeys(known.entries, known.places)
+    for x in values:
+        tried.clear()
+        assert same(compiled(x), function(x)) and len(tried) <= 1

@@ -22,6 +22,9 @@ public:
   const List* with_key(std::string_view key) const;
   // The first whose guard holds.
   static std::shared_ptr<const Entry> holding(const List& list, const Arguments& given);
+  // Of graphs that go by values the one whose first are those of these tensors, else the one found.
+  static std::shared_ptr<const Entry> of_values(const List& list, std::shared_ptr<const Entry> found,
+                                                const Arguments& given, std::span<const Tensor> in);
 
 private:
   std::unordered_map<std::string, List> entries_;

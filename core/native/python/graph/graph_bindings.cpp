@@ -324,6 +324,13 @@ void define_graph(pb::module_& m) {
       .def("fold", [](const Graph& g) { return std::make_shared<Graph>(graph::fold(g)); })
       .def("share_equal", [](const Graph& g) { return std::make_shared<Graph>(graph::share_equal(g)); })
       .def("rewrite", [](const Graph& g) { return std::make_shared<Graph>(graph::rewrite(g)); })
+      .def("only",
+           [](const Graph& g, Id v) {
+             value_at(g, v);
+             Graph made = g;
+             made.outputs = {v};
+             return std::make_shared<Graph>(graph::without_dead(made));
+           })
       .def("without_dead", [](const Graph& g) { return std::make_shared<Graph>(graph::without_dead(g)); })
       .def(
           "optimised", [](const Graph& g, bool freeze) { return std::make_shared<Graph>(graph::optimised(g, freeze)); },

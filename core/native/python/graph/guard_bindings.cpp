@@ -174,7 +174,14 @@ void define_guards(pb::module_& m) {
              TS_CHECK_INDEX(at < program.outputs.size(), "_GraphProgram: there is no result ", at);
              std::string bytes;
              if (!values.is_none()) bytes = bytes_of(ts::py::expect_tensor(values.ptr(), "compile"));
-             program.checks.push_back({at, sizes, std::move(bytes)});
+             program.checks.push_back({at, !values.is_none(), sizes, std::move(bytes)});
+           })
+      .def("may_be_meant", &Program::may_be_meant)
+      .def("asks",
+           [](Program& program, const pb::object& first_read) {
+             TS_CHECK_VALUE(!program.checks.empty(), "_GraphProgram: no values are compared");
+             program.first_read = executor_of(first_read);
+             program.quiet = 0;
            })
       .def("run", &run_program);
   pb::class_<Replays, std::shared_ptr<Replays>>(m, "_Replays")

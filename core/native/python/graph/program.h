@@ -34,13 +34,22 @@ public:
 
   struct Check { // of a result: its sizes, and what it holds
     size_t at;
+    bool reads; // what it holds, too
     std::vector<int64_t> sizes;
-    std::string bytes; // or none
+    std::string bytes;
+    bool operator==(const Check& o) const { return sizes == o.sizes && bytes == o.bytes; }
   };
   std::vector<Check> checks;
+  SharedGraph first_read;     // computes the first of these alone, of the program's inputs
+  mutable uint32_t quiet = 0; // how often that was as here since it was otherwise
 
   void finish(); // once all of it is there
   void run(std::span<const Tensor> in, std::vector<Tensor>& out) const;
+  // Whether it may be the graph of values that the last run of this thread met where it was of others.
+  bool may_be_meant() const;
+  // Whether to compute the first read before a run is worth it, as values were others lately; and what it is then.
+  bool asks_first() const { return first_read && quiet < 64; }
+  Check read_first(std::span<const Tensor> in) const;
   // A new reference, or an error. Results are taken from `out`.
   PyObject* result(std::span<PyObject* const> in, std::vector<Tensor>& out) const;
 

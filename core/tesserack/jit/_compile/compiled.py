@@ -61,7 +61,16 @@ class _Known:
     def __init__(self) -> None:
         self.entries: dict[Any, list[Entry]] = {}
         self.places: list[Entry] = []
+        self.switches = 0
         self.replays = _native._Replays()  # the same, by what is quickly compared
+
+    def note_switch(self, entries: list[Entry]) -> None:
+        """The values that some graphs go by were others than before: if that was so twice, they are asked for first."""
+        self.switches += 1
+        if self.switches > 1:
+            for entry in entries:
+                if entry.whole and entry.capture.module.compared:
+                    entry.capture.module.ask_first()
 
     def keep_at_hand(self, entry: Entry, guard: Any, args: Any, kwargs: Any) -> None:
         """Have calls like this one find the graph by its guard."""
@@ -293,13 +302,18 @@ class Compiled:
         ran has changed nothing."""
         known = self.known
         inputs = _capture.Inputs.of(args, kwargs, keep=False)
-        for other in known.entries.get(inputs.token, ()):
-            if other is entry or not other.whole or other.dependencies.hold(inputs.tensors) is None:
+        for other in (there := known.entries.get(inputs.token, [])):
+            if other is entry or not other.whole or not other.capture.module.native.may_be_meant():
+                continue
+            if (guard := other.dependencies.hold(inputs.tensors)) is None:
                 continue
             try:
-                return self._put_together(other, other.call(inputs.tensors), inputs.tensors)
+                result = self._put_together(other, other.call(inputs.tensors), inputs.tensors)
             except Exception:
                 continue  # it is of others as well
+            known.keep_at_hand(other, guard, args, kwargs)  # in front: values mostly stay
+            known.note_switch(there)
+            return result
         if self._count < self._limit() and current_stance().stance == "default":
             return self._first(inputs.token, args, kwargs)
         self._note_miss()

@@ -33,6 +33,8 @@ class Program:
     steady = True  # whether a run that was broken off may be made anew by Python, if nothing was changed
     recorded = True  # whether gradients may flow through it
     compared = False  # whether a run may find that it is of other values
+    first_compared = 0  # the first result by which it does
+    first_read: Any = None  # what computes that alone
 
     def __init__(self, graph: Any, recorded: bool) -> None:
         self.graph, self.recorded = graph, recorded
@@ -44,12 +46,23 @@ class Program:
     def __len__(self) -> int:
         return int(self.graph.num_nodes)
 
+    def ask_first(self) -> None:
+        """Have runs compute first what they go by, and be those of the graph that is meant; if that is a smaller part
+        of the graph, that writes nothing."""
+        if self.first_read is None and not self.graph.writes_memory:
+            part = self.graph.only(self.graph.outputs[self.first_compared]).specialised().optimised()
+            self.first_read = _native._GraphRunner(part) if part.num_nodes * 2 <= self.graph.num_nodes else False
+        if self.first_read:
+            self.native.asks(self.first_read)
+
 
 class RegionProgram(Program):
     """A graph that was written down within an autocast region, with the casts that such a region keeps in front: these
     are made in the region of each run, and what follows runs by plans, which know no regions. ``graph`` is the same in
     the order of the program, and runs where hooks would see that gradients come in another one.
     """
+
+    first_read = False  # within a region: it would run outside
 
     def __init__(self, graph: Any, sorted_graph: Any, casts: int, recorded: bool) -> None:
         self.graph = graph
@@ -201,7 +214,7 @@ class ProgramRecorder:
         for at, value in enumerate(graph.outputs[begin:], begin):
             read = self.reads[at - begin] if at - begin < len(self.reads) else None
             program.native.expects(at, graph.value(value)["shape"], read)
-            program.compared = True
+            program.first_compared, program.compared = begin, True
 
 
 def _writes_outside(graph: Any) -> bool:
