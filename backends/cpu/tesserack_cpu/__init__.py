@@ -12,6 +12,7 @@ import importlib.util
 import os
 import platform
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -52,6 +53,8 @@ def _open(path: Path) -> None:
         ) from error
 
 
+_loading = threading.Lock()
+
 # Read once, while the libraries load. libgomp's default is to spin for milliseconds at every barrier, which a busy
 # machine pays for; 1,000 turns (15 us on Zen, 50 on Ice Lake) are over before a neighbour gives a processor back, and
 # every short operation then wakes a sleeper: 200 us instead of 20. Three processes on two processors took the same
@@ -79,16 +82,18 @@ def _for_openblas() -> dict[str, str]:
 
 @contextlib.contextmanager
 def _load_time_settings() -> Iterator[None]:
-    """Sets the variables that the user has not set, for the time of loading only."""
-    chosen = {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"} & os.environ.keys()
-    settings = {**_SETTINGS, **_for_openblas()}
-    ours = {k: v for k, v in settings.items() if k not in os.environ and not (chosen and k == "GOMP_SPINCOUNT")}
-    os.environ.update(ours)
-    try:
-        yield
-    finally:
-        for name in ours:
-            del os.environ[name]
+    """Sets the variables that the user has not set, for the time of loading only. One thread at a time: another would
+    take what is set here for the user's, or take it away."""
+    with _loading:
+        chosen = {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"} & os.environ.keys()
+        settings = {**_SETTINGS, **_for_openblas()}
+        ours = {k: v for k, v in settings.items() if k not in os.environ and not (chosen and k == "GOMP_SPINCOUNT")}
+        os.environ.update(ours)
+        try:
+            yield
+        finally:
+            for name in ours:
+                del os.environ[name]
 
 
 def _find_library() -> Path:

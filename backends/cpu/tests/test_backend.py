@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes as ct
 import os
 import shutil
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import kernel_harness as h
@@ -192,6 +194,24 @@ def test_an_installation_without_onednn_says_what_to_do(monkeypatch: pytest.Monk
     monkeypatch.setattr("tesserack_cpu.ctypes.CDLL", open_library)
     with pytest.raises(FileNotFoundError, match=r"onednn-cpu-gomp.*virtual environment"):
         tesserack_cpu._open(Path("libtesserack_cpu.so"))
+
+
+def test_threads_that_load_at_once_do_so_one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each sets variables of the process while it does."""
+    both, met = threading.Barrier(2), []
+
+    def open_it(_: Path) -> None:
+        with contextlib.suppress(threading.BrokenBarrierError):
+            both.wait(0.2)  # in vain: the other is outside until this one has ended
+            met.append(threading.get_ident())
+
+    monkeypatch.setattr(tesserack_cpu, "_open", open_it)
+    threads = [threading.Thread(target=tesserack_cpu.library) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not met and both.broken
 
 
 @pytest.mark.parametrize(
