@@ -47,6 +47,7 @@ Tensor outline_strided(IntSpan sizes, IntSpan strides, DType dtype, Device devic
 }
 
 Tensor outline_like(const Tensor& like, DType dtype, Device device) {
+  if (like.numel() == 0) return outline(like.sizes(), dtype, device);
   if (like.is_contiguous() || is_dense(like.sizes(), like.strides())) {
     Tensor t = Tensor::adopt(bare(dtype, device));
     t->copy_geometry(*like.impl()); // the strides of dims of one element, too: they say where channels lie
