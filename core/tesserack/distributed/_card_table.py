@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 
-__all__ = ["AVERAGE", "DECLINED", "KINDS", "Collective", "Table"]
+__all__ = ["AVERAGE", "CLOSE", "COLLECTIVE", "DECLINED", "KINDS", "OPEN", "Collective", "Table"]
 
 _P, _I, _L, _S = ctypes.c_void_p, ctypes.c_int32, ctypes.c_int64, ctypes.c_size_t
 
@@ -36,6 +36,10 @@ class Collective(ctypes.Structure):
 
 
 _PLAIN = ctypes.CFUNCTYPE(ctypes.c_int, _P, _P)
+OPEN = ctypes.CFUNCTYPE(ctypes.c_int, _P, _I, _P, _S, _I, _I, ctypes.POINTER(_P))
+COLLECTIVE = ctypes.CFUNCTYPE(ctypes.c_int, _P, _P, ctypes.POINTER(Collective))
+CLOSE = ctypes.CFUNCTYPE(None, _P, _P)
+UNIQUE_ID = ctypes.CFUNCTYPE(ctypes.c_int, _P, _P, _S, ctypes.POINTER(_S))
 
 
 class Table(ctypes.Structure):
@@ -47,10 +51,10 @@ class Table(ctypes.Structure):
         ("dtypes", ctypes.c_uint64),
         ("flags", ctypes.c_uint32),
         ("reserved", ctypes.c_uint32),
-        ("open", ctypes.CFUNCTYPE(ctypes.c_int, _P, _I, _P, _S, _I, _I, ctypes.POINTER(_P))),
-        ("collective", ctypes.CFUNCTYPE(ctypes.c_int, _P, _P, ctypes.POINTER(Collective))),
-        ("close", ctypes.CFUNCTYPE(None, _P, _P)),
-        ("unique_id", ctypes.CFUNCTYPE(ctypes.c_int, _P, _P, _S, ctypes.POINTER(_S))),
+        ("open", OPEN),
+        ("collective", COLLECTIVE),
+        ("close", CLOSE),
+        ("unique_id", UNIQUE_ID),
         ("group_begin", _PLAIN),
         ("group_end", _PLAIN),
         ("split", ctypes.CFUNCTYPE(ctypes.c_int, _P, _P, _I, _I, ctypes.POINTER(_P))),

@@ -10,64 +10,15 @@ from typing import Any
 import tesserack as ts
 from tesserack import _native
 from tesserack.backends._info import DTYPES
+from tesserack.distributed._card_table import AVERAGE, CLOSE, COLLECTIVE, DECLINED, KINDS, OPEN, Collective, Table
 
-__all__ = ["AVERAGE", "DECLINED", "KINDS", "REDUCTIONS", "Collective", "Ranks", "Table"]
+__all__ = ["AVERAGE", "CLOSE", "COLLECTIVE", "DECLINED", "KINDS", "OPEN", "REDUCTIONS", "Collective", "Ranks", "Table"]
 
-_P, _I, _L, _S = ctypes.c_void_p, ctypes.c_int32, ctypes.c_int64, ctypes.c_size_t
-_STATUS = ctypes.c_int
+_P, _L, _S = ctypes.c_void_p, ctypes.c_int64, ctypes.c_size_t
 
-KINDS = (
-    *("broadcast", "all_reduce", "reduce", "all_gather", "reduce_scatter", "all_to_all", "gather", "scatter"),
-    *("send", "recv", "barrier"),
-)
-AVERAGE = 100
 REDUCTIONS = {"sum": 0, "prod": 1, "max": 2, "min": 3, "average": AVERAGE}
-OK, DECLINED = 0, 1
+OK = 0
 _SECONDS = 60  # after which a rank hangs
-
-
-class Collective(ctypes.Structure):
-    """``ts_collective``."""
-
-    _fields_ = (
-        ("struct_size", _S),
-        ("host", _P),
-        ("kind", _I),
-        ("reduction", _I),
-        ("dtype", _I),
-        ("peer", _I),
-        ("sequence", ctypes.c_uint64),
-        ("count", _L),
-        ("counts", ctypes.POINTER(_L)),
-        ("gotten", ctypes.POINTER(_L)),
-        ("src", _P),
-        ("src_offset", _L),
-        ("dst", _P),
-        ("dst_offset", _L),
-        ("stream", _P),
-    )
-
-
-OPEN = ctypes.CFUNCTYPE(_STATUS, _P, _I, _P, _S, _I, _I, ctypes.POINTER(_P))
-COLLECTIVE = ctypes.CFUNCTYPE(_STATUS, _P, _P, ctypes.POINTER(Collective))
-CLOSE = ctypes.CFUNCTYPE(None, _P, _P)
-UNIQUE_ID = ctypes.CFUNCTYPE(_STATUS, _P, _P, _S, ctypes.POINTER(_S))
-
-
-class Table(ctypes.Structure):
-    """The head of ``ts_communicator``, up to the last slot used here."""
-
-    _fields_ = (
-        ("struct_size", _S),
-        ("collectives", ctypes.c_uint64),
-        ("dtypes", ctypes.c_uint64),
-        ("flags", ctypes.c_uint32),
-        ("reserved", ctypes.c_uint32),
-        ("open", OPEN),
-        ("collective", COLLECTIVE),
-        ("close", CLOSE),
-        ("unique_id", UNIQUE_ID),
-    )
 
 
 class Ranks:
@@ -89,7 +40,7 @@ class Ranks:
 
     def _identity(self) -> tuple[Any, int]:
         space = ctypes.create_string_buffer(b"tesserack conformance", 4096)
-        if self.table.struct_size < Table.unique_id.offset + Table.unique_id.size or not self.table.unique_id:
+        if not self.table.has("unique_id"):
             return space, 21
         told = _S()
         self._check("unique_id", self.table.unique_id(self.ctx, space, len(space), ctypes.byref(told)))
