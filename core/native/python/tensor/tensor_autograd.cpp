@@ -77,8 +77,9 @@ PyObject* backward(PyObject* self, PyObject* args, PyObject* kwargs) {
   PyObject *gradient = nullptr, *retain = nullptr, *create = nullptr, *inputs = nullptr;
   if (g_overrides_watched) [[unlikely]] {
     PyObject* found = nullptr;
-    PyObject* failed = guarded([&] { return (found = try_override_method("backward", self, args, kwargs)), none(); });
-    if (found || !failed) return found;
+    const PyRef asked =
+        PyRef::steal(guarded([&] { return (found = try_override_method("backward", self, args, kwargs)), none(); }));
+    if (found || !asked) return found;
   }
   bool any = PyTuple_GET_SIZE(args) > 0 || kwargs;
   if (any && !PyArg_ParseTupleAndKeywords(args, kwargs, "|OOOO:backward", const_cast<char**>(names), &gradient, &retain,
