@@ -214,7 +214,12 @@ def test_nan_and_infinity_spread() -> None:
 
 
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
-@pytest.mark.parametrize("shape", [(3, 5, 4), (64, 10, 784), (1, 50, 60), (200, 100, 90)], ids=str)
+@pytest.mark.parametrize(
+    "shape",
+    # Of twice the rows: 14, 16 and 32 fill registers, along dims of every rest.
+    [(3, 5, 4), (64, 10, 784), (1, 50, 60), (200, 100, 90), (7, 31, 64), (8, 113, 800), (16, 240, 500), (15, 5, 1200)],
+    ids=str,
+)
 def test_linear(shape: tuple[int, int, int], dtype: np.dtype[Any]) -> None:
     m, n, k = shape
     rng = np.random.default_rng(5)
