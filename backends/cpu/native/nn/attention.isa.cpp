@@ -33,9 +33,12 @@ struct Forward {
     }
     const double added = exp_and_sum(scores, next, n, scores, Soon<float>{});
     if (next != greatest) {
-      const float shrink = exp_f32(greatest - next);
-      sum *= shrink;
-      for (int64_t j = 0; j < value.cols(); ++j) values[j] *= shrink;
+      // Before the first block there is nothing to shrink, by a factor that processors take long for.
+      if (greatest != -__builtin_inff()) {
+        const float shrink = exp_f32(greatest - next);
+        sum *= shrink;
+        for (int64_t j = 0; j < value.cols(); ++j) values[j] *= shrink;
+      }
       greatest = next;
     }
     sum += static_cast<float>(added);
