@@ -129,8 +129,8 @@ def compile(
     steps of optimizers and schedules, checkpoints and functions with gradients of their own stand whole in the graph,
     and run as Python each time. Where it is not proved that a graph repeats what the function does
     (it prints, sets attributes, reads values, asks the clock), it runs as plain Python: :func:`explain` tells the
-    line. ``fullgraph`` raises instead. Functions of fewer than eight operators run as plain Python, too, where
-    that is as quick: their first graph is measured.
+    line. ``fullgraph`` raises instead, but for what only changes Python's own objects. Functions of fewer than eight
+    operators run as plain Python, too, where that is as quick: their first graph is measured.
 
     A ``backend`` that is a function, or one that :func:`register_backend` has named, is called with the graph of a
     run, a :class:`tesserack.fx.GraphModule` of ATen's operators with parameters as its attributes, and with the

@@ -195,7 +195,7 @@ class Before:
             return  # none is another, nor has changed
         for (code, reason, before), (_, _, now) in zip(self._tokens, self._all(roots), strict=True):
             if before != now and code not in apart:
-                raise NotProved(reason, passing=True)  # as what is kept for the next run is
+                raise NotProved(reason, passing=True, own=True)  # as what is kept for the next run is
 
 
 def _tried(make: Any, tokens: Tokens, values: Any) -> Any:

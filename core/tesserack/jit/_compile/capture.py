@@ -112,14 +112,14 @@ def run(
             raise NotProved(HELD, passing=True)
         if Inputs.of(args, kwargs, keep=False).token != inputs.token:
             told = "the run changes what it reads: an attribute, a list, or how a tensor lies in memory"
-            raise NotProved(told, passing=True)
+            raise NotProved(told, passing=True, own=True)
         if read is not None:
             dependencies.check_closures()
             read.check(dependencies.found, dependencies.ran(), read.after_roots(), watch.inner.difference(watch.codes))
         return result, _captured(recorder, dependencies, inputs, result, watch.is_new)
     except NotProved as error:
         if recorder.whole.divided:
-            seeds.divides, error = False, NotProved(error.reason, passing=True, final=False)
+            seeds.divides, error = False, NotProved(error.reason, passing=True, final=False, own=error.own)
         seeds.alone = shared is not None
         seeds.codes.update(watch.codes)
         seeds.reads.update(watch.steps.reads if watch.steps is not None else {})
@@ -177,6 +177,6 @@ def _captured(
 
 def _refuse_held_containers(result: Any, held: dict[int, Any]) -> None:
     if isinstance(result, (list, dict)) and id(result) in held:
-        raise NotProved("a list or dict is returned that the program holds")
+        raise NotProved("a list or dict is returned that the program holds", own=True)
     for item in result.values() if isinstance(result, dict) else result if isinstance(result, (list, tuple)) else ():
         _refuse_held_containers(item, held)

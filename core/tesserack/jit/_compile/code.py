@@ -25,6 +25,7 @@ __all__ = [
     "path_after",
     "reads",
     "resolve",
+    "writes",
 ]
 
 REFUSED = {
@@ -82,8 +83,13 @@ def check(code: types.CodeType) -> Reads:
     """What the code reads. ``NotProved``, with the line, if it does what a graph would not repeat."""
     reason = _refusal(code)
     if reason is not None:
-        raise NotProved(reason)
+        raise NotProved(reason, own=writes(reason))
     return reads(code)
+
+
+def writes(reason: str) -> bool:
+    """Whether what is refused is that something is written, or deleted."""
+    return any(f" {verb} " in reason for verb in ("writes", "deletes", "sets the attribute"))
 
 
 @functools.lru_cache(maxsize=4096)

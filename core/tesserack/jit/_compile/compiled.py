@@ -330,7 +330,7 @@ class Compiled:
 
     def _given_what_is_not_seen(self, error: NotProved, args: Any, kwargs: Any) -> Any:
         """A call whose arguments are such that it is Python's."""
-        self._note_attempt(error if self.fullgraph else NotProved(error.reason, passing=True))
+        self._note_attempt(error if self.fullgraph else NotProved(error.reason, passing=True, own=error.own))
         return self.function(*args, **kwargs)
 
     def _note_attempt(self, error: NotProved) -> None:
@@ -341,7 +341,7 @@ class Compiled:
             self._closely, self._attempts = True, 0
             return
         self.reasons.append(error.reason)
-        if self.fullgraph:
+        if self.fullgraph and not error.own:
             raise Unsupported(
                 f"compile: expected a function that is one graph (fullgraph=True), but {error.reason}; leave fullgraph "
                 "out to have it run as plain Python"

@@ -60,7 +60,7 @@ class Dependencies:
             self.token = self._token(tokens)
             if self.token[: len(self.roots)] != tuple(before.roots):
                 told = "the run changes what it reads: an attribute, a list, or how a tensor lies in memory"
-                raise NotProved(told, passing=True)
+                raise NotProved(told, passing=True, own=True)
         self._settled = tokens, self._guard_of(tokens, base)
         if threading.active_count() > 1 and not self._equal(Tokens()):
             raise NotProved("another thread changes what the run reads", passing=True)
@@ -145,9 +145,8 @@ class Dependencies:
                 return values[0]  # which is called there, and each call is seen
             return tokens_along(tokens, values)
         except NotProved as error:
-            raise NotProved(
-                f"{code.co_filename}:{read.line} reads {'.'.join((read.name, *read.path))}: {error.reason}"
-            ) from None
+            told = f"{code.co_filename}:{read.line} reads {'.'.join((read.name, *read.path))}: {error.reason}"
+            raise error.told_as(told) from None
 
     def _of_own(self, tokens: Tokens, classes: dict[int, type]) -> Any:
         """Which functions, classes and settings the package's own functions read: programs put others there."""
@@ -226,7 +225,8 @@ class Dependencies:
             if isinstance(value, type) and not _only_makes(value):
                 raise NotProved(
                     f"{code.co_filename}:{read.line} ({code.co_name}) reads the class {value.__qualname__}, "
-                    "whose making may do anything"
+                    "whose making may do anything",
+                    own=value.__module__ in ("collections", "itertools", "functools"),
                 )
         for value in (*self.tokens.builtins.values(), *self.inputs.builtins.values()) if indirect else ():
             if not computes(value):

@@ -34,9 +34,14 @@ class BackendCompilerFailed(TorchDynamoException):
 
 class NotProved(Exception):
     """That a run may be repeated as a graph is not proved; ``passing`` if the next run may show it, ``final`` if no
-    closer look at it would.
+    closer look at it would. ``own``: because of what Python does to objects of its own, such as to set an attribute,
+    which graphs of PyTorch's repeat.
     """
 
-    def __init__(self, reason: str, passing: bool = False, final: bool = False) -> None:
+    def __init__(self, reason: str, passing: bool = False, final: bool = False, own: bool = False) -> None:
         super().__init__(reason)
-        self.reason, self.passing, self.final = reason, passing, final
+        self.reason, self.passing, self.final, self.own = reason, passing, final, own
+
+    def told_as(self, reason: str) -> NotProved:
+        """The same with another reason."""
+        return NotProved(reason, self.passing, self.final, self.own)

@@ -128,6 +128,8 @@ def _local(instruction: dis.Instruction) -> str | None:
 
 def _owner(instructions: list[dis.Instruction], place: int) -> Owner | None:
     """Of ``x.y`` right before an instruction that takes an attribute of it; None for what is computed."""
+    if instructions[place].opname == "STORE_ATTR" and _swaps(instructions[place - 1]):
+        return _owner_of_augmented(instructions, place)
     path: list[str] = []
     for instruction in reversed(instructions[:place]):
         if instruction.opname == "LOAD_ATTR":
@@ -137,6 +139,23 @@ def _owner(instructions: list[dis.Instruction], place: int) -> Owner | None:
             return Owner("global", str(instruction.argval), tuple(path))
         local = _local(instruction)
         return Owner("local", local, tuple(path)) if local is not None else None
+    return None
+
+
+def _swaps(instruction: dis.Instruction) -> bool:
+    """Whether what a value is set at lies below it: in ``x.y += z`` it was looked at before."""
+    return instruction.opname == "ROT_TWO" or (instruction.opname == "SWAP" and instruction.argval == 2)
+
+
+def _owner_of_augmented(instructions: list[dis.Instruction], place: int) -> Owner | None:
+    """The ``x`` of ``x.y += z``: what is doubled before ``y`` is read of it, unless it is another one by then."""
+    name = instructions[place].argval
+    for at in range(place - 1, 0, -1):
+        doubled = instructions[at - 1].opname in ("COPY", "DUP_TOP")
+        if doubled and instructions[at].opname == "LOAD_ATTR" and instructions[at].argval == name:
+            owner = _owner(instructions, at - 1)
+            stored = owner is not None and any(_stores(i, owner.name) for i in instructions[at:place])
+            return None if stored else owner
     return None
 
 

@@ -333,7 +333,7 @@ class Tokens:
             self.entry(vars(value), "vmap")
             return ("operator", id(value), id(value.vmap))
         if not is_written(cls) or is_ours(cls):
-            raise NotProved(f"an object of class {cls.__qualname__} is used, whose changes cannot be seen")
+            raise NotProved(f"an object of class {cls.__qualname__} is used, whose changes cannot be seen", own=True)
         self._class(cls)
         return ("object", id(value), self._same(cls), self._attributes(value), self._slots(value))
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from tesserack import Tensor, _native
-from tesserack.jit._compile.code import HIDDEN, Read, catches
+from tesserack.jit._compile.code import HIDDEN, Read, catches, writes
 from tesserack.jit._compile.points import Imported, Point, points
 from tesserack.jit._compile.state import is_ours, is_written
 from tesserack.nn.modules.module import Module
@@ -101,7 +101,8 @@ class Steps:
         elif point.kind == "import":
             self._imports(frame, point)
         elif point.kind == "refused":
-            watch.refuse(f"{_where(frame, point)} {point.name}")
+            told = f"{_where(frame, point)} {point.name}"
+            watch.refuse(told, own=writes(told))
         else:
             self._attribute(frame, point)
 
@@ -130,7 +131,8 @@ class Steps:
     def _attribute(self, frame: types.FrameType, point: Point) -> None:
         if point.owner is None:
             verb = "sets" if point.kind == "write" else "reads"
-            self.watch.refuse(f"{_where(frame, point)} {verb} the attribute {point.name!r} of what is computed there")
+            told = f"{_where(frame, point)} {verb} the attribute {point.name!r} of what is computed there"
+            self.watch.refuse(told, own=point.kind == "write")
             return
         owner = point.owner.find(frame)
         if point.kind == "write":
@@ -156,9 +158,10 @@ class Steps:
         where = f"{frame.f_code.co_filename}:{frame.f_lineno} ({frame.f_code.co_name})"
         if not (isinstance(owner, Module) or (plain and is_written(cls))):
             told = f"{where} sets the attribute {name!r} of an object of class {cls.__qualname__}"
-            self.watch.refuse(told, passing=plain)  # it may lie where another one was
+            self.watch.refuse(told, passing=plain, own=True)  # it may lie where another one was
         elif id(owner) not in self.known:
-            self.watch.refuse(f"{where} sets the attribute {name!r} of what was not known to be read", passing=True)
+            told = f"{where} sets the attribute {name!r} of what was not known to be read"
+            self.watch.refuse(told, passing=True, own=True)
 
     def asks(self, frame: types.FrameType, owner: Any, name: Any) -> None:
         """Something asks for an attribute by a name."""

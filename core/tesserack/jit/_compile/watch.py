@@ -65,7 +65,7 @@ _REFUSED = frozenset({
     "_get_num_threads", "is_anomaly_enabled", "is_anomaly_check_nan_enabled", "_default_generator", "memory_stats",
     "current_stream", "default_stream", "synchronize", "_register_hook", "_register_prehook", "_register_post_hook",
 })  # fmt: skip
-# Contexts that switch gradients.
+_OF_NUMPY = frozenset({"numpy", "_numpy", "_from_numpy", "from_numpy", "__array__"})  # of these, what arrays go through
 _BY_NAME = frozenset({"getattr", "hasattr", "setattr", "delattr"})
 _OF_ABC = frozenset({"_abc_instancecheck", "_abc_subclasscheck", "get_cache_token"})
 # By ids these tell objects apart within a run; how deep functions may be wrapped matters to none.
@@ -73,6 +73,7 @@ _OF_LIBRARY = {
     inspect.unwrap.__code__.co_filename: frozenset({"id", "getrecursionlimit"}),
     copy.deepcopy.__code__.co_filename: frozenset({"id", "__reduce_ex__"}),
 }
+# Contexts that switch gradients.
 _SWITCHES = frozenset({"no_grad", "enable_grad", "set_grad_enabled", "inference_mode", "set_inference_mode"})
 _AFTERWARDS = ("c_return", "c_exception")
 _trusted: set[types.CodeType] = set()
@@ -200,10 +201,10 @@ class Watch:
         """The line of the program that runs."""
         return _line(sys._getframe(1))
 
-    def refuse(self, reason: str, passing: bool = False, final: bool = True) -> None:
+    def refuse(self, reason: str, passing: bool = False, final: bool = True, own: bool = False) -> None:
         """Note a reason; the first counts."""
         if self.reason is None:
-            self.reason = NotProved(reason, passing, final)
+            self.reason = NotProved(reason, passing, final, own)
 
     def refuse_outside(self, reason: str) -> None:
         """Note a reason that is none within calls that stand whole."""
@@ -286,7 +287,7 @@ class Watch:
         if self.native and name == "tolist" and isinstance(owner, Tensor):
             return  # which tells what it reads
         if name in _REFUSED or type(owner).__name__ in _SWITCHES:
-            self.refuse(f"{_line(frame)} calls {name}")
+            self.refuse(f"{_line(frame)} calls {name}", own=name in _OF_NUMPY)
         if frame.f_code.co_filename.startswith(PACKAGE) or frame.f_code in _trusted or _is_help(frame):
             return
         if isinstance(owner, (Tensor, *_VALUES)) or is_tensor_method_or_property(function):
@@ -309,7 +310,8 @@ class Watch:
             "get",
         ):
             return
-        self.refuse(f"{_line(frame)} calls {name}, which may do anything")
+        own = getattr(kind, "__module__", None) in ("collections", "functools")
+        self.refuse(f"{_line(frame)} calls {name}, which may do anything", own=own)
 
 
 @functools.cache

@@ -91,8 +91,7 @@ class WholeCall:
             makers = Makers(lambda tensor: ("output", places[id(tensor)]), held, is_new)
             args, kwargs = makers.arguments(self.args), makers.arguments(self.kwargs)
         except NotProved as error:
-            told = f"{self.line} calls {name} with what the run has made: {error.reason}"
-            raise NotProved(told, error.passing, error.final) from None
+            raise error.told_as(f"{self.line} calls {name} with what the run has made: {error.reason}") from None
         self._make = (args, kwargs)
         self._note_plain(places, held)
         self._returns_none = self._others == [None] and not self._like
