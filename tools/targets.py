@@ -76,7 +76,7 @@ class Target:
         """Run its Python there, as nobody's child: the environment is empty."""
         assert self.root is not None
         chroot = str(shutil.which("chroot"))
-        command = [chroot, str(self.root), "/usr/bin/env", "-i"]
+        command = [chroot, str(self.root)]
         if self.is_foreign:
             emulator = f"qemu-{self.machine}-static"
             shutil.copy(str(shutil.which(emulator)), self.root / emulator)
