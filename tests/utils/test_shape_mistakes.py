@@ -86,6 +86,21 @@ RIGHT: dict[str, tuple[Callable[[], Any], list[str], str]] = {
         ["batch 3 4"],
         "[batch, 12]",
     ),
+    "a table cut by positions": (
+        lambda: wrap(lambda _, x: x[:, ts.arange(4)].index_select(1, ts.arange(2) + 2)),
+        ["batch 4"],
+        "[batch, 2]",
+    ),
+    "rows chosen by a mask of the model's": (
+        lambda: wrap(lambda _, x: x.masked_fill(ts.ones_like(x, dtype=ts.bool), 0.0)),
+        ["batch 4"],
+        "[batch, 4]",
+    ),
+    "differences of all pairs": (
+        lambda: wrap(lambda _, x: (x[:, None] - x) / (x.view(-1, 1) - x.unsqueeze(0)) + x.expand(2, -1).sum(0) - x),
+        ["batch"],
+        "[batch, batch]",
+    ),
     "several outputs": (lambda: nn.LSTM(3, 4), ["t n 3"], "([t, n, 4], ([1, n, 4], [1, n, 4]))"),
 }
 
@@ -199,6 +214,27 @@ WRONG: list[tuple[str, Callable[[], Any], list[str], str, list[str]]] = [
     ("patches of another width", lambda: m.vit(channels=16), IMAGE, "", ["[batch, 16, 16]", "[16, 32]"]),
     ("rows too few", lambda: m.numbered(12), ["batch 16 32"], "place", ["index 15", "weight [12, 32]"]),
     ("rows one too few", lambda: m.numbered(16, lambda p: p + 1), ["batch 16 32"], "place", ["index 16", "[16, 32]"]),
+    (
+        "a row that a kind lacks",
+        lambda: wrap(lambda s, t: s.kind(ts.full_like(t, 2)), kind=nn.Embedding(2, 4)),
+        TOKENS,
+        "kind",
+        ["index 2", "weight [2, 4]"],
+    ),
+    (
+        "positions of a table by an index",
+        lambda: wrap(lambda s, x: x + s.table.weight[ts.arange(x.shape[1])], table=nn.Embedding(12, 32)),
+        ["batch 16 32"],
+        "",
+        ["index 15", "axis 0, of size 12"],
+    ),
+    (
+        "columns chosen by positions",
+        lambda: wrap(lambda _, x: x.index_select(-1, ts.arange(4) * 3)),
+        ["batch 9"],
+        "",
+        ["index 9", "axis 1, of size 9"],
+    ),
     ("mask of attention turned", m.mha, [*TEXT, "batch source 32", "bool[source time]"], "attend", ["(source, time)"]),
     (
         "mismatch behind values asked for",
@@ -268,6 +304,23 @@ WRONG: list[tuple[str, Callable[[], Any], list[str], str, list[str]]] = [
         "",
         ["log_loss", "batch", "time"],
     ),
+    *(
+        (
+            f"{loss.__name__} of a column and a row",
+            lambda loss=loss: wrap(lambda _, x, y: loss(x, y)),
+            ["batch 1", "batch"],
+            "",
+            ["(batch, 1) and target (batch,)", "broadcast"],
+        )
+        for loss in (F.mse_loss, F.l1_loss, F.smooth_l1_loss, F.huber_loss)
+    ),
+    (
+        "a difference of a column and a row",
+        lambda: wrap(lambda s, x, y: (y - s.head(x)).pow(2).mean(), head=L(4, 1)),
+        ["batch 4", "batch"],
+        "",
+        ["[batch] and [batch, 1] broadcast to [batch, batch]"],
+    ),
     ("tensors of a plain loss", lambda: F.cross_entropy, ["batch 10", "int64[other]"], "", ["batch", "other"]),
 ]
 
@@ -320,6 +373,12 @@ def test_what_asks_for_values_is_no_mismatch() -> None:
         (wrap(lambda _, x: x * x.sum().item()), ["batch 3"]),
         (packed, ["time batch 3", "int64[batch]"]),
         (wrap(lambda _, x: ts.bincount(x)), ["int64[n]"]),
+        (wrap(lambda _, x: F.one_hot(x)), ["int64[n]"]),
+        (wrap(lambda _, x: x.numpy()), ["n"]),
+        (wrap(lambda _, x: f"{x.sum():.2f}"), ["n"]),
+        (wrap(lambda _, x: x if ts.equal(x, x + 1) else -x), ["n"]),
+        (wrap(lambda _, x: x[x > 0]), ["n"]),
+        (wrap(lambda _, x: x.unique()), ["n"]),
     ):
         assert str(try_shapes(model, *inputs)).startswith("cannot be tried beyond the model (Net): ")
 

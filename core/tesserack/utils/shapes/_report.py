@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tesserack._native import device
@@ -93,7 +93,12 @@ def try_shapes(model: Callable[..., Any], *inputs: str | InputText) -> ShapeRepo
         return ShapeReport(mismatch=lacking, sizes=runs[0])
     failed = [k for k, trial in enumerate(trials) if trial.failure is not None]
     if failed:
-        return ShapeReport(mismatch=_told(trials, runs, failed), sizes=runs[failed[0]])
+        failures = [failure for trial in trials if (failure := trial.failure) is not None]
+        return ShapeReport(mismatch=_told(failures, [runs[k] for k in failed]), sizes=runs[failed[0]])
+    spread = [trial.spread for trial in trials if trial.spread is not None]
+    # Of numbers that no name decides it may be what is meant.
+    if len(spread) == len(runs) and len({found.message for found in spread}) > 1:
+        return ShapeReport(mismatch=_told(spread, runs), sizes=runs[0])
     return _report(twin, parts, trials, runs)
 
 
@@ -107,12 +112,8 @@ def _twin(model: Callable[..., Any]) -> tuple[Callable[..., Any], dict[str, Modu
     return twin, dict(twin.named_modules())
 
 
-def _told(trials: Sequence[Trial], runs: Sequence[Mapping[str, int]], failed: Sequence[int]) -> Failure:
-    failures = [trials[k].failure for k in failed]
-    first = failures[0]
-    assert first is not None
-    messages = [failure.message for failure in failures if failure is not None]
-    return Failure(first.path, first.kind, first.error, _in_names(messages, [runs[k] for k in failed]), first.line)
+def _told(failures: Sequence[Failure], runs: Sequence[Mapping[str, int]]) -> Failure:
+    return replace(failures[0], message=_in_names([failure.message for failure in failures], runs))
 
 
 def _in_names(messages: Sequence[str], runs: Sequence[Mapping[str, int]]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 import traceback
+import warnings
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -22,7 +23,11 @@ from tesserack.utils.shapes._constants import Constants
 
 __all__ = ["Failure", "Trial", "run_trial"]
 
-_ASKS_VALUES = re.compile("(on|out of) meta tensor|on the meta device do not have")
+_ASKS_VALUES = re.compile(
+    "(on|out of|values of a) meta tensor|on the meta device (do not have|have no)|meta device type tensor to numpy"
+    "|Tensor.__format__"
+)
+_BROADCAST = ".*differ in shape and are broadcast"  # what losses warn of, as PyTorch's do
 _NONE = "forward asks a tensor for its values, and a trial has none"
 _PACKAGE = str(Path(__file__).resolve().parents[2])
 
@@ -50,6 +55,7 @@ class Trial:
     kept: int = 0  # bytes of what the innermost modules give
     failure: Failure | None = None
     beyond: Failure | None = None  # the first row that an embedding does not have, by values the model made
+    spread: Failure | None = None  # the first difference of a column and a row
 
     @property
     def asks_values(self) -> bool:
@@ -96,13 +102,30 @@ class _Observer:
         """Look at the arguments of a call."""
         message = "" if self.trial.beyond else self.constants.beyond(call, args)
         if message:
-            found = self.failed(IndexError(message))
-            self.trial.beyond = replace(found, line=_line(traceback.extract_stack()))
+            self.trial.beyond = self._found(IndexError(message))
+        message = "" if self.trial.spread else _spread(call, args)
+        if message:
+            self.trial.spread = self._found(RuntimeError(message))
+
+    def _found(self, error: Exception) -> Failure:
+        return replace(self.failed(error), line=_line(traceback.extract_stack()))
 
     def after(self, call: dispatch.Call, args: Sequence[Any], result: Any) -> None:
         """Note what came out."""
         self.memory.note(result)
         self.constants.note(call, args, result)
+
+
+def _spread(call: dispatch.Call, args: Sequence[Any]) -> str:
+    """What to say of a prediction [n, 1] less a target [n], which gives all pairs. Who wants these makes a view."""
+    if call.op != "sub" or not (isinstance(args[0], Tensor) and isinstance(args[1], Tensor)):
+        return ""
+    row, column = sorted(args[:2], key=lambda t: t.dim())
+    if row.dim() != 1 or column.shape != (*row.shape, 1) or column._base is not None or row.shape[0] == 1:
+        return ""
+    n = int(row.shape[0])
+    one, two = ([*t.shape] for t in args[:2])
+    return f"sub: {one} and {two} broadcast to [{n}, {n}], which is rarely meant; make both of one shape"
 
 
 _observed: list[_Observer] = []
@@ -178,7 +201,15 @@ def run_trial(
     _observed.append(observer)
     way = exporting() if exported else contextlib.nullcontext()
     try:
-        with way, no_grad(), device("meta"), _key().enabled(), FlopCounterMode(root, display=False) as counter:
+        with (
+            warnings.catch_warnings(),
+            way,
+            no_grad(),
+            device("meta"),
+            _key().enabled(),
+            FlopCounterMode(root, display=False) as counter,
+        ):
+            warnings.filterwarnings("error", _BROADCAST)
             result = model(*args, **kwargs)
         if root is None:
             trial.order.append("")
