@@ -42,7 +42,8 @@ bool is_private(const Tensor& g) {
 Tensor private_copy(const Tensor& g, const Tensor& variable) {
   const ThreadState& state = thread_state();
   const bool asked = (g->keys | state.include) & ~state.exclude & key_bit(key::Python); // a mode is to see the copy
-  if (g->payload || asked || !same(g.sizes(), variable.sizes())) return detach(ops::clone(g));
+  if (g->payload || asked || !same(g.sizes(), variable.sizes()))
+    return grad_enabled() ? ops::clone(g) : detach(ops::clone(g));
   bool dense = is_dense(variable.sizes(), variable.strides());
   Tensor copy = dense ? empty_strided_tensor(g.sizes(), variable.strides(), g.dtype(), g.device())
                       : empty_tensor(g.sizes(), g.dtype(), g.device());
@@ -83,8 +84,11 @@ void AccumulateGrad::add_to(AutogradMeta& m, Tensor g) {
   GradLock lock(m);
   if (!m.grad.defined()) {
     // Kept as it is when nobody else can see it; copied otherwise, so that later accumulation stays private.
-    bool keep = grad_enabled() || (is_private(g) && (g->payload ? lies_in_rows(g) : is_laid_out_for(g, variable)));
-    if (keep && !grad_enabled() && !g->payload) take_strides(g, variable);
+    // Of one with a graph the copy has one as well.
+    const bool graph = grad_enabled();
+    const bool keep = graph ? !g.is_view() && (g->payload || is_sole(g->storage))
+                            : is_private(g) && (g->payload ? lies_in_rows(g) : is_laid_out_for(g, variable));
+    if (keep && !graph && !g->payload) take_strides(g, variable);
     m.grad = keep ? std::move(g) : private_copy(g, variable);
   } else if (m.grad->payload && !g->payload) {
     m.grad = ops::add(g, m.grad); // dense and sparse make dense

@@ -30,3 +30,20 @@ def test_a_gradient_has_its_variables_strides(loss: str, variable: str) -> None:
     ours, theirs = grad(ts), grad(torch)
     assert ours.stride() == theirs.stride()
     assert ours.tolist() == theirs.tolist()
+
+
+@pytest.mark.filterwarnings("ignore:Using backward")
+def test_a_gradient_with_a_graph_is_its_own_memory() -> None:
+    """Optimizers of second order detach it in place: it is no view, nor shared with another leaf's."""
+
+    def told(m: Any) -> list[Any]:
+        p, q = m.ones(3, 2, requires_grad=True), m.ones(3, 2, requires_grad=True)
+        x = m.arange(6.0).reshape(3, 2)
+        (((p.T * x.T).sum(0) ** 2).sum() + (p + q).expand(4, 3, 2).sum()).backward(create_graph=True)
+        found = [p.grad._base is None, q.grad._base is None, p.grad.data_ptr() != q.grad.data_ptr(), p.grad.stride()]
+        (second,) = m.autograd.grad(p.grad.sum(), p)
+        p.grad.detach_()
+        p.grad.zero_()
+        return [*found, second.tolist(), q.grad.sum().item(), p.grad.requires_grad]
+
+    assert told(ts) == told(torch)

@@ -35,3 +35,23 @@ def turned(m: Any, theta: Any, align_corners: bool, padding_mode: str) -> Any:
 def test_pictures_between_their_points(theta: Any, align: bool, padding: str) -> None:
     ours, theirs = (turned(m, theta, align, padding) for m in (tesserack, torch))
     np.testing.assert_array_equal(ours, theirs)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda m, a, b: m.add(a, b, alpha=0.3),
+        lambda m, a, b: m.sub(a, b, alpha=0.3),
+        lambda m, a, b: m.rsub(a, b, alpha=-0.7),
+        lambda m, a, b: a.clone().add_(b, alpha=-0.01),
+        lambda m, a, b: a.t().sub(b.t(), alpha=3),
+        lambda m, a, b: m._foreach_add([a], [b], alpha=0.3)[0],
+        lambda m, a, b: m.add(a, 2.5, alpha=0.3),
+    ],
+    ids=["add", "sub", "rsub", "in place", "transposed", "foreach", "a number"],
+)
+def test_a_scaled_sum_is_rounded_once(call: Any, dtype: str) -> None:
+    arrays = np.random.default_rng(0).standard_normal((2, 37, 11)).astype(dtype)
+    ours, theirs = (call(m, m.from_numpy(arrays[0]), m.from_numpy(arrays[1])).numpy() for m in (tesserack, torch))
+    np.testing.assert_array_equal(ours, theirs)

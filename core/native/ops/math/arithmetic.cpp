@@ -206,7 +206,8 @@ void declare_sums() {
   for (const char* name : {"add", "sub", "subtract"}) {
     bool plus = !std::strcmp(name, "add");
     Def d((std::string(name) + "(Operand self, Operand other, *, Scalar alpha=1) -> Tensor").c_str());
-    d.pointwise(plus ? "self + alpha * other" : "self - alpha * other").inplace().out();
+    // Rounded once, as PyTorch does.
+    d.pointwise(plus ? "fma(alpha, other, self)" : "fma(-alpha, other, self)").inplace().out();
     d.doc(plus ? "self + alpha * other, elementwise, with broadcasting and type promotion."
                : "self - alpha * other, elementwise.");
     d.facts(std::strcmp(name, "subtract") ? "stored:complex32" : "alias:sub stored:complex32");

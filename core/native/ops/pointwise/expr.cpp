@@ -320,6 +320,9 @@ Expr exactly(uint16_t op, Expr a, Expr b, Expr c) { return make(op, std::move(a)
 
 Expr instruction(uint16_t op, Expr a, Expr b, Expr c) {
   if (op == TS_I_SELECT && is_constant(a)) return a->value != 0 ? b : c;
+  // Of a factor of one nothing is left but the sum.
+  if (op == TS_I_FMA && is_constant(a, 1)) return instruction(TS_I_ADD, std::move(c), std::move(b));
+  if (op == TS_I_FMA && is_constant(a, -1)) return instruction(TS_I_SUB, std::move(c), std::move(b));
   if (Expr simple = c ? nullptr : simplify(op, a, b)) return simple;
   return make(op, std::move(a), std::move(b), std::move(c));
 }
