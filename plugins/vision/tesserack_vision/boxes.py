@@ -18,6 +18,8 @@ def _check(boxes: Tensor, scores: Tensor) -> None:
         raise RuntimeError(f"nms: expected boxes of shape (N, 4), got {tuple(boxes.shape)}")
     if scores.ndim != 1 or scores.shape[0] != boxes.shape[0]:
         raise RuntimeError(f"nms: expected a score for each of {boxes.shape[0]} boxes, got shape {tuple(scores.shape)}")
+    if boxes.dtype != scores.dtype:
+        raise RuntimeError(f"nms: dets should have the same type as scores, got {boxes.dtype} and {scores.dtype}")
 
 
 def nms(dets: Tensor, scores: Tensor, iou_threshold: float) -> Tensor:

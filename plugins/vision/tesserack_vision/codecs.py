@@ -77,6 +77,8 @@ def _decoded(op: str, content: bytes, picture: Image.Image, mode: int, exif: boo
     try:
         if picture.format == "PNG":
             return _tensor(png.planes(lambda: Image.open(io.BytesIO(content)), mode, exif))
+        if picture.format == "WEBP" and mode in (1, 2):
+            mode = 0  # libwebp has no grey: torchvision leaves colours as they are
         return _jpeg(op, picture, mode, exif) if picture.format in ("JPEG", "MPO") else _planes(picture, mode, exif)
     except _DAMAGE as error:
         raise RuntimeError(_damaged(op, error)) from None

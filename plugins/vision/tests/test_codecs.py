@@ -97,6 +97,15 @@ def test_jpeg_gives_its_luminance_and_inks_and_has_no_alpha() -> None:
             codecs.decode_image(jpeg, mode)
 
 
+@pytest.mark.parametrize("mode", [1, 2])
+def test_webp_keeps_its_colours_where_grey_is_asked_for(mode: int) -> None:
+    """libwebp has no grey, and torchvision gives the picture as it is."""
+    file = io.BytesIO()
+    Image.new("RGB", (8, 6), (10, 20, 30)).save(file, "WEBP", lossless=True)
+    found = codecs.decode_image(ts.frombuffer(bytearray(file.getvalue()), dtype=ts.uint8), mode)
+    assert found.shape == (3, 6, 8) and found[:, 0, 0].tolist() == [10, 20, 30]
+
+
 @pytest.mark.parametrize(
     ("planes", "message"),
     [

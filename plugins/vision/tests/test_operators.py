@@ -212,6 +212,7 @@ def test_gradients(device: str) -> None:
     ("call", "told"),
     [
         (lambda: vision.nms(ts.ones(3, 5), ts.ones(3), 0.5), r"nms: expected boxes of shape \(N, 4\), got \(3, 5\)"),
+        (lambda: vision.nms(ts.ones(3, 4), ts.ones(3).double(), 0.5), "nms: dets should have the same type as scores"),
         (lambda: vision.roi_align(ts.ones(1, 1, 4, 4), ts.ones(2, 4), 1.0, 2, 2, 2, True), r"Tensor\[K, 5\]"),
         (lambda: vision.roi_pool(ts.ones(1, 4, 4), ts.ones(2, 5), 1.0, 2, 2), r"\(N, C, H, W\)"),
         (
