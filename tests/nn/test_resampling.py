@@ -35,6 +35,20 @@ def test_gradients_of_resizing(mode: str, shape: tuple[int, ...], size: Any, dev
     assert gradgradcheck(lambda t: F.interpolate(t, size, mode=mode) ** 2, (x,))
 
 
+def test_lanczos_weighs_by_a_sinc_within_a_sinc(device: ts.device) -> None:
+    impulse = ts.zeros(1, 1, 1, 12, device=device)
+    impulse[..., 4] = 1.0
+    got = F.interpolate(impulse, (1, 6), mode="lanczos", antialias=True).cpu().numpy()[0, 0, 0]
+    position = (np.arange(12)[None] + 0.5 - 2 * (np.arange(6)[:, None] + 0.5)) / 2
+    weights = np.where(np.abs(position) < 3, np.sinc(position) * np.sinc(position / 3), 0)
+    np.testing.assert_allclose(got, (weights / weights.sum(1, keepdims=True))[:, 4], atol=1e-6)
+    x = random(1, 1, 7, 5, device=device)
+    assert gradcheck(lambda t: F.interpolate(t, (3, 6), mode="lanczos", antialias=True), (x,))
+    for options in ({}, {"antialias": True, "align_corners": True}):
+        with pytest.raises(ValueError, match="Lanczos mode requires antialias=True, without align_corners"):
+            F.interpolate(x, (3, 6), mode="lanczos", **options)
+
+
 def test_half_types_are_resized_in_float32(device: ts.device) -> None:
     x = ts.arange(6.0, device=device).reshape(1, 1, 6)
     for dtype in (ts.float16, ts.bfloat16):

@@ -17,6 +17,7 @@ _MODES = {
     "linear": "upsample_linear",
     "bilinear": "upsample_bilinear",
     "bicubic": "upsample_bicubic",
+    "lanczos": "upsample_lanczos",
     "trilinear": "upsample_trilinear",
 }
 _PADS = {"reflect": "reflection_pad", "replicate": "replication_pad"}
@@ -125,8 +126,8 @@ def _dims(mode: str) -> Sequence[int]:
 
 
 LAYERS: dict[str, Callable[..., Any]] = {
-    **{f"{name}{d}d": _resized(mode, False) for mode, name in _MODES.items() for d in _dims(mode)},
-    **{f"_{_MODES[mode]}2d_aa": _resized(mode, True) for mode in ("bilinear", "bicubic")},
+    **{f"{name}{d}d": _resized(mode, False) for mode, name in _MODES.items() for d in _dims(mode) if mode != "lanczos"},
+    **{f"_{_MODES[mode]}2d_aa": _resized(mode, True) for mode in ("bilinear", "bicubic", "lanczos")},
     **{f"{name}{d}d": _padded(mode) for mode, name in _PADS.items() for d in (1, 2, 3)},
     "_adaptive_avg_pool2d": lambda self, output_size: ts.nn.functional.adaptive_avg_pool2d(self, output_size),
     "_embedding_bag": _embedding_bag,

@@ -503,9 +503,9 @@ def interpolate(
 ) -> Tensor:
     """Another size of (N, C, *) by interpolation, to ``size`` or by ``scale_factor``.
 
-    ``mode``: "nearest", "nearest-exact", "linear", "bilinear", "bicubic", "trilinear" or "area".
-    ``align_corners`` lets the centres of the corners coincide; ``antialias`` filters when shrinking (bilinear and
-    bicubic).
+    ``mode``: "nearest", "nearest-exact", "linear", "bilinear", "bicubic", "lanczos", "trilinear" or "area".
+    ``align_corners`` lets the centres of the corners coincide; ``antialias`` filters when shrinking (bilinear, bicubic,
+    and lanczos, which needs it).
 
     >>> import tesserack as ts
     >>> interpolate(ts.tensor([[[1.0, 2.0]]]), scale_factor=2).tolist()

@@ -112,6 +112,7 @@ TABLE: SampleTable = {
         S(x(1, 1, 5, 7), [3, 4], mode="area"),
         S(x(1, 1, 7, 6), [3, 4], mode="bilinear", antialias=True),
         S(x(1, 1, 9, 6), [4, 8], mode="bicubic", antialias=True),
+        S(x(1, 1, 9, 6), [4, 8], mode="lanczos", antialias=True),
     ],
     "adaptive_max_pool2d": lambda x: [S(x.apart(1, 2, 5, 4), [2, 3]), S(x.apart(2, 4, 4), 1)],
     # normalisation

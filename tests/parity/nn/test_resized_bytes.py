@@ -47,3 +47,16 @@ def test_images_of_bytes_by_scale(scale: Any, recompute: Any, mode: str, antiali
         for module, target in ((torch, "cpu"), (ts, device))
     ]
     np.testing.assert_array_equal(made[1].cpu().numpy(), made[0].numpy())
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "float32", "float64"])
+@pytest.mark.parametrize("size", [(5, 11), (64, 20), (32, 40)], ids=str)
+def test_lanczos(size: tuple[int, int], dtype: str, device: Any) -> None:
+    made = []
+    for module, target in ((torch, "cpu"), (ts, device)):
+        image = module.tensor(_image(3, 33, 21, sharp=False), device=target).to(getattr(module, dtype))
+        made.append(module.nn.functional.interpolate(image, size, mode="lanczos", antialias=True).cpu().numpy())
+    if dtype == "uint8":
+        np.testing.assert_array_equal(made[1], made[0])
+    else:
+        np.testing.assert_allclose(made[1], made[0], rtol=0, atol=1e-3 if dtype == "float32" else 1e-10)

@@ -7,6 +7,7 @@
 #include "runtime/computed_dtypes.h"
 #include <cmath>
 #include <cstring>
+#include <numbers>
 #include <utility>
 
 namespace ts {
@@ -14,7 +15,7 @@ namespace {
 
 using OptionalScale = std::optional<double>;
 
-enum class Mode { Nearest, NearestExact, Linear, Cubic, Area };
+enum class Mode { Nearest, NearestExact, Linear, Cubic, Lanczos, Area };
 
 // What output position o reads: at[k][o] with weight[k][o], for every tap k. No weights: one tap, taken as it is.
 struct Taps {
@@ -69,6 +70,12 @@ double cubic_kernel(double x, double a) {
   if (x < 1) return ((a + 2) * x - (a + 3)) * x * x + 1;
   return x < 2 ? (((x - 5) * x + 8) * x - 4) * a : 0;
 }
+
+// Duchon's (J. Appl. Meteorology 18, 1979) of three lobes.
+double lanczos_kernel(double x) {
+  double at = std::numbers::pi * std::abs(x);
+  return at == 0 ? 1 : at < 3 * std::numbers::pi ? 3 * std::sin(at) * std::sin(at / 3) / (at * at) : 0;
+}
 constexpr double kCubic = -0.75, kCubicAntialias = -0.5; // PyTorch's, and Pillow's, which it follows for antialiasing
 
 Taps cubic(int64_t in, int64_t out, bool align_corners, OptionalScale scale) {
@@ -99,9 +106,9 @@ Taps area(int64_t in, int64_t out) {
 }
 
 // The kernel stretched over as many input positions as one output position stands for, normalised.
-Taps antialiased(int64_t in, int64_t out, bool align_corners, OptionalScale scale, bool is_cubic) {
+Taps antialiased(int64_t in, int64_t out, bool align_corners, OptionalScale scale, Mode mode) {
   double step = step_of(in, out, align_corners, scale), stretch = std::max(step, 1.0);
-  double support = (is_cubic ? 2 : 1) * stretch;
+  double support = (mode == Mode::Lanczos ? 3 : mode == Mode::Cubic ? 2 : 1) * stretch;
   Taps taps(static_cast<size_t>(std::ceil(support)) * 2 + 1, out, true);
   for (int64_t o = 0; o < out; ++o) {
     double centre = step * (static_cast<double>(o) + 0.5), total = 0;
@@ -111,7 +118,9 @@ Taps antialiased(int64_t in, int64_t out, bool align_corners, OptionalScale scal
     std::vector<double> weights;
     for (int64_t k = 0; k < n; ++k) {
       double x = (static_cast<double>(k + begin) - centre + 0.5) / stretch;
-      weights.push_back(is_cubic ? cubic_kernel(x, kCubicAntialias) : std::max(1 - std::abs(x), 0.0));
+      weights.push_back(mode == Mode::Lanczos ? lanczos_kernel(x)
+                        : mode == Mode::Cubic ? cubic_kernel(x, kCubicAntialias)
+                                              : std::max(1 - std::abs(x), 0.0));
       total += weights.back();
     }
     for (int64_t k = 0; k < n; ++k)
@@ -170,7 +179,8 @@ Mode parse_mode(const char* mode, size_t spatial) {
   constexpr std::tuple<const char*, size_t, Mode> kFixed[] = {{"linear", 1, Mode::Linear},
                                                               {"bilinear", 2, Mode::Linear},
                                                               {"trilinear", 3, Mode::Linear},
-                                                              {"bicubic", 2, Mode::Cubic}};
+                                                              {"bicubic", 2, Mode::Cubic},
+                                                              {"lanczos", 2, Mode::Lanczos}};
   for (auto [name, n, m] : kFixed) {
     if (std::strcmp(mode, name)) continue;
     TS_CHECK_KIND(ErrorKind::NotImplemented, n == spatial, "interpolate: Got ", spatial + 2, "D input, but ", mode,
@@ -179,7 +189,7 @@ Mode parse_mode(const char* mode, size_t spatial) {
   }
   fail(ErrorKind::NotImplemented,
        "interpolate: expected mode to be nearest, nearest-exact, linear, bilinear, bicubic, "
-       "trilinear or area, got ",
+       "lanczos, trilinear or area, got ",
        mode);
 }
 
@@ -207,12 +217,15 @@ Tensor interpolate(const Tensor& input, std::optional<IntSpan> size, std::span<c
                 "interpolate: Input Error: Only 3D, 4D and 5D input Tensors supported (got ", input.ndim(), "D)");
   IntSpan plane = input.sizes().subspan(2);
   Mode m = parse_mode(mode, plane.size());
-  bool smooth = m == Mode::Linear || m == Mode::Cubic;
+  bool smooth = m == Mode::Linear || m == Mode::Cubic || m == Mode::Lanczos;
   TS_CHECK_VALUE(smooth || !align_corners, "interpolate: align_corners option can only be set with the interpolating "
                                            "modes: linear | bilinear | bicubic | trilinear");
-  TS_CHECK_VALUE(!antialias || (smooth && plane.size() == 2),
-                 "interpolate: Anti-alias option is restricted to bilinear and bicubic modes and requires a 4-D tensor "
-                 "as input");
+  TS_CHECK_VALUE(
+      !antialias || (smooth && plane.size() == 2),
+      "interpolate: Anti-alias option is restricted to bilinear, bicubic and lanczos modes and requires a 4-D tensor "
+      "as input");
+  TS_CHECK_VALUE(m != Mode::Lanczos || (antialias && !align_corners.value_or(false)),
+                 "interpolate: Lanczos mode requires antialias=True, without align_corners");
   TS_CHECK_VALUE(size || !scales.empty(), "interpolate: either size or scale_factor should be defined");
   TS_CHECK_VALUE(!size || scales.empty(), "interpolate: only one of size or scale_factor should be defined");
   TS_CHECK_VALUE(!size || !recompute.value_or(false),
@@ -246,7 +259,7 @@ Tensor interpolate(const Tensor& input, std::optional<IntSpan> size, std::span<c
     bool align = align_corners.value_or(false);
     Taps taps = m == Mode::Area     ? area(n, out[d])
                 : !smooth           ? nearest(n, out[d], scale, m == Mode::NearestExact, plane.size() == 2)
-                : antialias         ? antialiased(n, out[d], align, scale, m == Mode::Cubic)
+                : antialias         ? antialiased(n, out[d], align, scale, m)
                 : m == Mode::Linear ? linear(n, out[d], align, scale)
                                     : cubic(n, out[d], align, scale);
     if (bytes) round_for_bytes(taps, !antialias);
@@ -274,7 +287,8 @@ TS_OPERATORS(resize) {
       .function_only()
       .in("nn.functional")
       .doc("Resizes the dims after the first two to size, or by scale_factor. mode: nearest, nearest-exact, area, or "
-           "linear (3-D input), bilinear and bicubic (4-D), trilinear (5-D). ValueError unless just one of size and "
+           "linear (3-D input), bilinear, bicubic and lanczos (4-D), trilinear (5-D). ValueError unless just one of "
+           "size and "
            "scale_factor is given.");
 }
 
