@@ -11,7 +11,7 @@ import tesserack.nn.functional as F
 from tesserack.testing.seeds import turn
 
 TOLERANCE = {ts.float32: 1e-5, ts.bfloat16: 6e-2}
-SHAPES = [(1,), (17,), (100_003,), (33, 1000), (300, 7), (2049, 40), (5, 130, 77), (4, 3, 5, 70)]
+SHAPES = [(1,), (17,), (100_003,), (33, 1000), (300, 7), (2049, 40), (3001, 49), (5, 130, 77), (4, 3, 5, 70)]
 LAYOUTS: dict[str, Callable[[ts.Tensor], ts.Tensor]] = {
     "whole": lambda x: x,
     "every_second": lambda x: x[..., ::2],

@@ -68,6 +68,11 @@ class Folding:
         held = f"THOSE({many}) ? {self._load(at, many)} : (V)({self.fold.start})"
         return f"{{ const V v = {held}; {self.fold.add(acc, 'v')} }}"
 
+    def take_last(self, acc: str, end: str, many: str) -> str:
+        """Folds the last ``many`` elements of the whole vector that ends there."""
+        held = f"THOSE({self.lanes} - {many}) ? (V)({self.fold.start}) : {self._load(f'{end} - {self.lanes}', 'LANES')}"
+        return f"{{ const V v = {held}; {self.fold.add(acc, 'v')} }}"
+
     def along(self, loop: Callable[[str], str]) -> str:
         """Folds into ``acc`` what ``loop`` visits, given statements that fold ``run`` elements at ``line``."""
         names, n = [f"acc{k}" for k in range(_SEVERAL)], self.lanes
@@ -75,15 +80,25 @@ class Folding:
         one_line = f"""idx q = 0;
     for (; q + {_SEVERAL * n} <= run; q += {_SEVERAL * n}) {{ {several} }}
     for (; q + {n} <= run; q += {n}) {self.take("acc0", "line + q")}
-    if (q < run) {{ const i32 many = (i32)(run - q); {self.take_part("acc0", "line + q", "many")} }}"""
+    if (q < run) {{
+      const i32 many = (i32)(run - q);
+      if (q) {self.take_last("acc1", "line + run", "many")} else {self.take_part("acc0", "line", "many")}
+    }}"""
         together = " ".join(self.fold.add("acc0", name) for name in names[1:])
         return f"""{self.start(names)}
   {loop(one_line)}
   {together}
-  ELEMENT each[{n}];
-  STORE_V(acc0, each);
-  ELEMENT acc = each[0];
-  for (i32 j = 1; j < {n}; ++j) {{ {self.fold.add("acc", "each[j]")} }}"""
+  {self._halves("acc0")}
+  const ELEMENT acc = acc0.s0;"""
+
+    def _halves(self, acc: str) -> str:
+        """Folds a vector's elements into its first: one half into the other, and again."""
+        n, apart, steps = self.lanes, self.lanes // 2, []
+        while apart:
+            other = "".join(f"{(j + apart) % n:x}" for j in range(n))
+            steps.append(f"{{ const V v = {acc}.s{other}; {self.fold.add(acc, 'v')} }}")
+            apart //= 2
+        return " ".join(steps)
 
     def across(self, count: int, element: Callable[[str], str], kept: str) -> str:
         """Folds rows of ``many`` elements side by side, from ``first`` to ``last``, into ``{kept}[...]``.

@@ -21,6 +21,8 @@ __all__ = ["DTYPE", "Fold", "highest", "lowest", "reduce"]
 
 _CHUNK = 8192  # elements that one group adds up before there is a second stage
 _SHORT = 64  # rows up to here belong to one item
+_SHORT_OF_VECTORS = 16  # the same where they are added up in vectors
+_ITEM = 2048  # elements worth an item of a serial device
 _BESIDE = 8  # vectors of neighbouring outputs that an item of a serial device has, where there are so many
 #: Of each C type the dtype that stores it.
 DTYPE = {c: name for name, c in STORAGE.items() if name not in ("bool", "float16", "bfloat16")}
@@ -144,9 +146,10 @@ def reduce(call: Call) -> Any:
     return LaunchPlan([_first(call, shape, fold, split), _second(call, shape, fold, split)], workspace)
 
 
-def _along(call: Call, shape: _Shape) -> bool:
+def _along(call: Call, shape: _Shape, folds: bool) -> bool:
     """Whether a group goes along the reduced dims together: they lie close, and are long."""
-    if shape.length <= _SHORT:
+    vectors = folds and call.device.serial and shape.reduced_strides[-1] == 1
+    if (shape.reduced[-1] <= _SHORT_OF_VECTORS) if vectors else (shape.length <= _SHORT):
         return False
     step = abs(shape.reduced_strides[-1])
     return step == 1 or shape.outputs == 1 or abs(shape.kept_strides[-1]) > step
@@ -155,11 +158,12 @@ def _along(call: Call, shape: _Shape) -> bool:
 def _split(call: Call, shape: _Shape, folds: bool) -> int:
     """Into how many parts the reduced elements are cut, so that all units have work and sums stay short."""
     device = call.device
-    chunk = _CHUNK if _along(call, shape) else _CHUNK // 8
-    if device.serial and _along(call, shape) and shape.length <= 8 * chunk:  # a second stage would cost more
+    along = _along(call, shape, folds)
+    chunk = _CHUNK if along else _CHUNK // 8
+    if device.serial and along and shape.length <= 8 * chunk:  # a second stage would cost more
         return 1
     parts = -(-shape.length // chunk)
-    if folds and _along(call, shape) and parts * shape.outputs > 64 * device.compute_units:  # each costs a group
+    if folds and along and parts * shape.outputs > 64 * device.compute_units:  # each costs a group
         parts = -(-shape.length // (4 * chunk))
     if shape.outputs * parts >= 64 * device.compute_units and shape.outputs >= 4 * device.compute_units:
         parts = -(-shape.length // (8 * chunk))
@@ -170,7 +174,8 @@ def _first(call: Call, shape: _Shape, fold: Fold, split: int) -> Launch:
     kernel = Kernel(call, "reduce")
     x = kernel.input(0)
     store = _store_output(kernel, shape, fold) if split == 1 else _store_partial(kernel, shape, fold, split)
-    along, folds = _along(call, shape), has_folds(call, fold, x.dtype)
+    folds = has_folds(call, fold, x.dtype)
+    along = _along(call, shape, folds)
     if along and folds and shape.reduced_strides[-1] == 1:
         return _along_vectors(kernel, x, shape, fold, split, store)
     if not along and folds and shape.kept_strides[-1] == 1:
@@ -321,13 +326,24 @@ def _along_vectors(kernel: Kernel, x: Tensor, shape: _Shape, fold: Fold, split: 
     r += run;
   }}"""
 
+    many = _rows_of_an_item(kernel.call, shape) if split == 1 else 1
+    end, step = kernel.own_index(shape.outputs), kernel.own_index(many)
+    rows = f"for (idx o = (idx)GROUP(0) * {step}; o < {end} && o < ((idx)GROUP(0) + 1) * {step}; ++o)"
     body = f"""
-  {_task(kernel, split)}
+  {rows if split == 1 else _task(kernel, split)}
+  {{
   {_chunks(kernel, shape, split)}
   {_base(kernel, shape, "o")}
   {folding.along(loop)}
-  {store("o", "s", "acc", "0")}"""
-    return kernel.launch(body, (shape.outputs * split,), (1,), folding.helpers)
+  {store("o", "s", "acc", "0")}
+  }}"""
+    return kernel.launch(body, (-(-shape.outputs // many) * split,), (1,), folding.helpers)
+
+
+def _rows_of_an_item(call: Call, shape: _Shape) -> int:
+    """Short rows are several to an item, which costs as much as tens of elements, while all units have work."""
+    most = -(-shape.outputs // (8 * call.device.compute_units))
+    return max(1, min(_ITEM // shape.length, most))
 
 
 def _across_vectors(kernel: Kernel, x: Tensor, shape: _Shape, fold: Fold, split: int, store: Store) -> Launch:
