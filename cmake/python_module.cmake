@@ -30,19 +30,24 @@ set(rare_sources autograd/saved_tensor_object.cpp calls/named_results.cpp calls/
                  devices/python_streams.cpp errors.cpp graph/traced_index.cpp graph/traced_size.cpp shown_package.cpp
                  tensor/buffer.cpp tensor/dlpack.cpp)
 list(TRANSFORM rare_sources PREPEND ${PROJECT_SOURCE_DIR}/core/native/python/)
-set_source_files_properties(${rare_sources} PROPERTIES SKIP_PRECOMPILE_HEADERS ON
-                            COMPILE_OPTIONS "-Os;$<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>")
+list(REMOVE_ITEM binding_sources ${rare_sources})
+add_library(_native_rare OBJECT ${rare_sources})
+target_link_libraries(_native_rare PRIVATE Python::Module tesserack)
+target_compile_options(_native_rare PRIVATE -Os $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
 add_library(_native_bound OBJECT ${bound_sources})
 set_target_properties(_native_bound PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 0)
 target_link_libraries(_native_bound PRIVATE pybind11::module tesserack)
 target_compile_options(_native_bound PRIVATE -Os)
-pybind11_add_module(_native MODULE NO_EXTRAS ${binding_sources} $<TARGET_OBJECTS:_native_bound>)
+pybind11_add_module(_native MODULE NO_EXTRAS ${binding_sources} $<TARGET_OBJECTS:_native_rare>
+                    $<TARGET_OBJECTS:_native_bound>)
 target_link_libraries(_native PRIVATE tesserack)
-target_precompile_headers(_native PRIVATE <algorithm> <functional> <memory> <string> <vector>
-                          core/native/dispatch/boxing.h core/native/python/types.h)
+foreach(target _native _native_rare)
+  target_precompile_headers(${target} PRIVATE <algorithm> <functional> <memory> <string> <vector>
+                            core/native/dispatch/boxing.h core/native/python/types.h)
+endforeach()
 # Default visibility, because inline variables of the core's headers must be one object in both libraries; inline functions
 # need not be. pybind11's own types stay hidden, which GCC would warn about.
-foreach(target _native _native_bound)
+foreach(target _native _native_rare _native_bound)
   tesserack_compile_options(${target})
   target_compile_options(${target} PRIVATE -Wno-attributes -fno-semantic-interposition -fvisibility-inlines-hidden)
   set_target_properties(${target} PROPERTIES CXX_VISIBILITY_PRESET default)
