@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import warnings
 import weakref
 from typing import Any
@@ -99,6 +100,17 @@ _functions: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary(
 
 def is_scripted(obj: Any) -> bool:
     return _MARK in getattr(obj, "__dict__", ())
+
+
+def failed_assertion(message: str) -> Exception | None:
+    """What a false ``_assert`` raises below a scripted module or function; None where nothing scripted calls."""
+    codes = {getattr(function, "__code__", None) for function in _functions.values()}
+    frame = inspect.currentframe()
+    while frame is not None:
+        if is_scripted(frame.f_locals.get("self")) or frame.f_code in codes:
+            return Error(f"RuntimeError: AssertionError: {message}")
+        frame = frame.f_back
+    return None
 
 
 def scripted(obj: Any) -> Any:
