@@ -535,3 +535,13 @@ def test_operands_that_want_no_gradient_have_their_place_among_next_functions(na
     following = call(ts.ones(2, requires_grad=True)).grad_fn.next_functions
     assert [node is not None for node, _ in following] == wanted
     assert all(number == 0 for _, number in following)
+
+
+@pytest.mark.filterwarnings("ignore:Using backward")
+@pytest.mark.parametrize("shape", [(3, 2), (0, 2)], ids=["some", "none"])
+@pytest.mark.parametrize("place", ["cpu", "meta"])
+def test_a_gradient_with_a_graph_is_no_view_with_or_without_memory(shape, place):
+    p = ts.ones(shape, requires_grad=True, device=place)
+    (p.T * p.T).sum().backward(create_graph=True)
+    assert p.grad.shape == p.shape and p.grad._base is None and p.grad.requires_grad
+    p.grad.detach_()

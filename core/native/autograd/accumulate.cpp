@@ -86,7 +86,7 @@ void AccumulateGrad::add_to(AutogradMeta& m, Tensor g) {
     // Kept as it is when nobody else can see it; copied otherwise, so that later accumulation stays private.
     // Of one with a graph the copy has one as well.
     const bool graph = grad_enabled();
-    const bool keep = graph ? !g.is_view() && (g->payload || is_sole(g->storage))
+    const bool keep = graph ? !g.is_view() && (g->payload || !g->storage || is_sole(g->storage))
                             : is_private(g) && (g->payload ? lies_in_rows(g) : is_laid_out_for(g, variable));
     if (keep && !graph && !g->payload) take_strides(g, variable);
     m.grad = keep ? std::move(g) : private_copy(g, variable);
