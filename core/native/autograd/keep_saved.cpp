@@ -70,7 +70,7 @@ void watch_call(void*, const Operator& op, Frame& f, KeySet keys) {
 
 struct Install {
   Install() { set_key_default(write_key(), {watch_call, nullptr, "tesserack"}); }
-} install;
+} install_keep_saved;
 
 Tensor unpack_kept(const PackedTensor& packed) {
   return kept_value(*static_cast<const KeptTensor*>(packed.value.get()));

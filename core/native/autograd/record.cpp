@@ -249,7 +249,7 @@ void check_written_lists(const Operator& op, const Frame& f) {
 
 struct InstallKernel {
   InstallKernel() { set_key_default(key::Autograd, {autograd_kernel, nullptr, "tesserack"}); }
-} install;
+} install_record;
 
 } // namespace
 

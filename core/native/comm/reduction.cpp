@@ -11,8 +11,8 @@ namespace {
 
 namespace el = tesserack::backend;
 
-constexpr size_t kBlock = 1024; // elements of the running result, in the first cache
-constexpr size_t kStep = 16;    // of what loops go by: none of them has a rest
+constexpr size_t kReductionBlock = 1024; // elements of the running result, in the first cache
+constexpr size_t kStep = 16;             // of what loops go by: none of them has a rest
 
 // Integers come as unsigned ones, and wrap, as sums within a tensor do.
 template <class T, class F> T wrapping(T a, T b, F f) {
@@ -95,9 +95,10 @@ struct Work {
 };
 
 void fold(const Work& w, void* out, std::span<const void* const> sources, size_t count) {
-  alignas(64) std::byte held[kBlock * sizeof(std::complex<double>)], rest[kStep * sizeof(std::complex<double>)];
+  alignas(64) std::byte held[kReductionBlock * sizeof(std::complex<double>)],
+      rest[kStep * sizeof(std::complex<double>)];
   for (size_t begin = 0, n; begin < count; begin += n) {
-    n = std::min(kBlock, count - begin);
+    n = std::min(kReductionBlock, count - begin);
     if (n > kStep) n -= n % kStep;
     const size_t steps = n < kStep ? kStep : n;
     if (n < kStep) std::memset(rest, 0, sizeof rest);

@@ -17,7 +17,7 @@
 namespace ts::comm {
 namespace {
 
-constexpr uint32_t kMagic = 0x7e55c011;
+constexpr uint32_t kSegmentMagic = 0x7e55c011;
 constexpr long kSliceNanoseconds = 50'000'000; // how often a sleeper looks whether others are alive
 
 constexpr size_t round_up(size_t n, size_t unit) { return (n + unit - 1) / unit * unit; }
@@ -60,7 +60,7 @@ Segment::Segment(int descriptor, int rank, int ranks) : rank_(rank), ranks_(rank
   slots_ = bytes + header_bytes() + state_bytes(ranks);
   mailboxes_ = slots_ + slot_bytes(ranks);
   processes_.assign(static_cast<size_t>(ranks), -1);
-  header_->magic.store(kMagic, std::memory_order_relaxed);
+  header_->magic.store(kSegmentMagic, std::memory_order_relaxed);
   states_[rank].pid.store(static_cast<int32_t>(getpid()), std::memory_order_release);
   // A rank without a processor of its own must not keep another from running.
   most_spins_ = ranks <= sysconf(_SC_NPROCESSORS_ONLN) ? 4000 : 100;

@@ -7,15 +7,15 @@
 namespace ts::comm {
 namespace {
 
-constexpr uint64_t kMagic = 0x7e55e7ac00000001u; // differs where byte orders do
+constexpr uint64_t kSocketsMagic = 0x7e55e7ac00000001u; // differs where byte orders do
 // Each rank gives all it has to each: one trip instead of two, where that many bytes of others are combined by all.
 constexpr size_t kDirectBytes = 64 * 1024;
-constexpr size_t kBlock = 256 * 1024; // bytes of one rank's share of a block
-constexpr size_t kAhead = 8;          // blocks under way: ranks need not keep step
+constexpr size_t kSocketsBlock = 256 * 1024; // bytes of one rank's share of a block
+constexpr size_t kAhead = 8;                 // blocks under way: ranks need not keep step
 
-const std::byte* advance(const void* p, size_t bytes) { return static_cast<const std::byte*>(p) + bytes; }
-std::byte* advance(void* p, size_t bytes) { return static_cast<std::byte*>(p) + bytes; }
-void move_bytes(void* to, const void* from, size_t bytes) {
+const std::byte* sockets_advance(const void* p, size_t bytes) { return static_cast<const std::byte*>(p) + bytes; }
+std::byte* sockets_advance(void* p, size_t bytes) { return static_cast<std::byte*>(p) + bytes; }
+void sockets_move_bytes(void* to, const void* from, size_t bytes) {
   if (bytes && to != from) std::memmove(to, from, bytes);
 }
 size_t bytes_of(DType t, int64_t count) { return static_cast<size_t>(count) * static_cast<size_t>(item_size(t)); }
@@ -35,7 +35,7 @@ Patience SocketGroup::begin(const Call& call, Counts counts) {
   flows_.assign(came_.size(), {});
   greeted_ = false;
   gotten_ = {};
-  Greeting greeting{kMagic, ++number_, signature(call, number_, counts), 0, {}};
+  Greeting greeting{kSocketsMagic, ++number_, signature(call, number_, counts), 0, {}};
   describe(greeting.text, call, number_, counts);
   wires_.began(rank(), greeting.text);
   ours_.assign(came_.size(), greeting);
@@ -59,7 +59,7 @@ void SocketGroup::compare(const Patience& patience) {
     Greeting& g = came_[k];
     g.text[kTextBytes - 1] = 0;
     wires_.began(static_cast<int>(k), g.text);
-    if (g.magic != kMagic) {
+    if (g.magic != kSocketsMagic) {
       wires_.abort(patience.what + ": expected a greeting of rank " + std::to_string(k) +
                    ", got other bytes; try one build of tesserack and one kind of processor on all machines");
       wires_.check();
@@ -108,8 +108,10 @@ void SocketGroup::broadcast(const Call& call, void* data, int64_t count) {
   const Patience patience = begin(call, {&count, 1});
   const auto me = static_cast<size_t>(rank()), root = static_cast<size_t>(call.root), size = came_.size();
   const size_t total = bytes_of(call.dtype, count);
-  auto give = [&](size_t to, const Shares& s, size_t k) { flow(to).give(advance(data, s.at(k)), s.count(k)); };
-  auto get = [&](size_t from, const Shares& s, size_t k) { flow(from).get(advance(data, s.at(k)), s.count(k)); };
+  auto give = [&](size_t to, const Shares& s, size_t k) { flow(to).give(sockets_advance(data, s.at(k)), s.count(k)); };
+  auto get = [&](size_t from, const Shares& s, size_t k) {
+    flow(from).get(sockets_advance(data, s.at(k)), s.count(k));
+  };
   if (size <= 2 || total <= kDirectBytes) {
     const Shares all{0, total, total};
     if (me == root) for_others([&](size_t k) { give(k, all, 0); });
@@ -120,7 +122,7 @@ void SocketGroup::broadcast(const Call& call, void* data, int64_t count) {
   std::vector<size_t> come;
   Shares before{0, 0, 0};
   for (size_t done = 0; done < total || before.share;) {
-    const size_t bytes = std::min(kBlock * size, total - done);
+    const size_t bytes = std::min(kSocketsBlock * size, total - done);
     const Shares block{done, (bytes + size - 1) / size, done + bytes};
     for_others([&](size_t k) {
       if (me == root) give(k, block, k), give(k, block, root);
@@ -166,19 +168,19 @@ void SocketGroup::reduce_in_blocks(const Call& call, const void* from, void* to,
   const Patience patience = begin(call, {&count, 1});
   const auto me = static_cast<size_t>(rank()), root = static_cast<size_t>(call.root), size = came_.size();
   const auto item = static_cast<size_t>(item_size(call.dtype)), total = static_cast<size_t>(count);
-  const size_t step = kBlock / item * size, blocks = (total + step - 1) / step;
-  room_.resize(std::max(room_.size(), kAhead * kBlock * size));
+  const size_t step = kSocketsBlock / item * size, blocks = (total + step - 1) / step;
+  room_.resize(std::max(room_.size(), kAhead * kSocketsBlock * size));
   const bool wanted = everywhere || me == root;
   std::vector<std::byte> shares; // of one that wants no result: what it has combined for the root
-  if (!wanted) shares.resize(blocks * kBlock);
+  if (!wanted) shares.resize(blocks * kSocketsBlock);
   auto block = [&](size_t b) {
     const size_t begin = b * step, end = std::min(total, begin + step);
     return Shares{begin, (end - begin + size - 1) / size, end};
   };
-  auto room = [&](size_t b, size_t k) { return room_.data() + (b % kAhead * size + k) * kBlock; };
+  auto room = [&](size_t b, size_t k) { return room_.data() + (b % kAhead * size + k) * kSocketsBlock; };
   auto ask = [&](size_t b) {
     for_others([&](size_t k) {
-      flow(k).give(advance(from, block(b).at(k) * item), block(b).count(k) * item);
+      flow(k).give(sockets_advance(from, block(b).at(k) * item), block(b).count(k) * item);
       flow(k).get(room(b, k), block(b).count(me) * item);
     });
     return marks();
@@ -189,11 +191,11 @@ void SocketGroup::reduce_in_blocks(const Call& call, const void* from, void* to,
     run(patience, come.front());
     come.pop_front();
     const Shares s = block(b);
-    std::byte* result = wanted ? advance(to, s.at(me) * item) : shares.data() + b * kBlock;
-    combine_share(call, advance(from, s.at(me) * item), result, s.count(me), room(b, 0), kBlock);
+    std::byte* result = wanted ? sockets_advance(to, s.at(me) * item) : shares.data() + b * kSocketsBlock;
+    combine_share(call, sockets_advance(from, s.at(me) * item), result, s.count(me), room(b, 0), kSocketsBlock);
     for_others([&](size_t k) {
       if (everywhere || k == root) flow(k).give(result, s.count(me) * item);
-      if (wanted) flow(k).get(advance(to, s.at(k) * item), s.count(k) * item);
+      if (wanted) flow(k).get(sockets_advance(to, s.at(k) * item), s.count(k) * item);
     });
     if (b + kAhead < blocks) come.push_back(ask(b + kAhead));
   }
@@ -228,7 +230,7 @@ void SocketGroup::all_gather(const Call& call, const void* from, Parts to, Count
     flow(k).get(to[k], bytes_of(call.dtype, counts[k]));
   });
   run(patience);
-  move_bytes(to[me], from, bytes_of(call.dtype, counts[me]));
+  sockets_move_bytes(to[me], from, bytes_of(call.dtype, counts[me]));
 }
 
 void SocketGroup::gather(const Call& call, const void* from, Parts to, Counts counts) {
@@ -241,7 +243,7 @@ void SocketGroup::gather(const Call& call, const void* from, Parts to, Counts co
     if (me == root) flow(k).get(to[k], bytes_of(call.dtype, counts[k]));
   });
   run(patience);
-  if (me == root) move_bytes(to[me], from, bytes_of(call.dtype, counts[me]));
+  if (me == root) sockets_move_bytes(to[me], from, bytes_of(call.dtype, counts[me]));
 }
 
 void SocketGroup::scatter(const Call& call, ConstParts from, void* to, Counts counts) {
@@ -254,7 +256,7 @@ void SocketGroup::scatter(const Call& call, ConstParts from, void* to, Counts co
     if (k == root) flow(k).get(to, bytes_of(call.dtype, counts[me]));
   });
   run(patience);
-  if (me == root) move_bytes(to, from[me], bytes_of(call.dtype, counts[me]));
+  if (me == root) sockets_move_bytes(to, from[me], bytes_of(call.dtype, counts[me]));
 }
 
 void SocketGroup::reduce_scatter(const Call& call, ConstParts from, void* to, Counts counts) {
@@ -263,16 +265,18 @@ void SocketGroup::reduce_scatter(const Call& call, ConstParts from, void* to, Co
   check_parts(call, from.size(), counts, ranks(), "memory");
   const Patience patience = begin(call, counts);
   const auto me = static_cast<size_t>(rank());
-  const auto item = static_cast<size_t>(item_size(call.dtype)), step = kBlock / item;
-  room_.resize(std::max(room_.size(), kAhead * kBlock * came_.size()));
+  const auto item = static_cast<size_t>(item_size(call.dtype)), step = kSocketsBlock / item;
+  room_.resize(std::max(room_.size(), kAhead * kSocketsBlock * came_.size()));
   auto part = [&](size_t k, size_t done) {
     const auto n = static_cast<size_t>(counts[k]);
     return done < n ? std::min(step, n - done) : 0;
   };
-  auto room = [&](size_t done, size_t k) { return room_.data() + (done / step % kAhead * came_.size() + k) * kBlock; };
+  auto room = [&](size_t done, size_t k) {
+    return room_.data() + (done / step % kAhead * came_.size() + k) * kSocketsBlock;
+  };
   auto ask = [&](size_t done) {
     for_others([&](size_t k) {
-      flow(k).give(advance(from[k], done * item), part(k, done) * item);
+      flow(k).give(sockets_advance(from[k], done * item), part(k, done) * item);
       flow(k).get(room(done, k), part(me, done) * item);
     });
     return marks();
@@ -284,7 +288,8 @@ void SocketGroup::reduce_scatter(const Call& call, ConstParts from, void* to, Co
     run(patience, come.front());
     come.pop_front();
     const size_t n = part(me, done);
-    combine_share(call, advance(from[me], done * item), advance(to, done * item), n, room(done, 0), kBlock);
+    combine_share(call, sockets_advance(from[me], done * item), sockets_advance(to, done * item), n, room(done, 0),
+                  kSocketsBlock);
     come.push_back(ask(done + kAhead * step));
   }
   run(patience);
@@ -308,7 +313,7 @@ void SocketGroup::all_to_all(const Call& call, ConstParts from, Counts given, Pa
   });
   run(patience);
   gotten_ = {};
-  move_bytes(to[me], from[me], bytes_of(call.dtype, given[me]));
+  sockets_move_bytes(to[me], from[me], bytes_of(call.dtype, given[me]));
 }
 
 void SocketGroup::send(const Call& call, const void* data, int64_t count, int to, int64_t tag) {

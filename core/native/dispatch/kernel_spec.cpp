@@ -8,11 +8,11 @@ std::atomic<bool> kernels_withheld{false};
 
 namespace {
 
-bool is_number(const std::string& word) {
+bool kernel_spec_is_number(const std::string& word) {
   return !word.empty() && std::ranges::all_of(word, [](char c) { return c >= '0' && c <= '9'; });
 }
 
-struct Parser {
+struct KernelSpecParser {
   const Schema& schema;
   KernelSpec& spec;
 
@@ -80,7 +80,7 @@ struct Parser {
   void parameter(const std::vector<std::string>& words) const {
     KernelParameter& p = spec.parameters.emplace_back();
     p.name = words.at(0);
-    if (is_number(p.name)) {
+    if (kernel_spec_is_number(p.name)) {
       p.from = ParameterFrom::Number;
       p.number = std::stoll(p.name);
     } else {
@@ -97,7 +97,7 @@ struct Parser {
         p.from = ParameterFrom::Wrapped;
         ++k;
         p.of = words[k] == "result" ? kFirstResult : argument(words[k]);
-      } else if (word == "each" && more && is_number(words[k + 1])) {
+      } else if (word == "each" && more && kernel_spec_is_number(words[k + 1])) {
         p.from = ParameterFrom::EachOf;
         p.number = std::stoll(words[++k]);
       } else if (word == "each" && more) {
@@ -115,7 +115,7 @@ struct Parser {
 std::unique_ptr<KernelSpec> parse_kernel_spec(const Schema& schema, const char* kernel, std::string_view operands,
                                               std::string_view parameters) {
   auto spec = std::make_unique<KernelSpec>(kernel);
-  Parser parser{schema, *spec};
+  KernelSpecParser parser{schema, *spec};
   parser.operands(operands);
   for (std::string_view item : split(parameters, ',')) parser.parameter(words_of(item));
   spec->results = static_cast<int>(std::ranges::count_if(schema.returns, [](const ArgType& r) { return !r.alias; }));

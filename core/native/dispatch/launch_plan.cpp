@@ -12,7 +12,7 @@ const ts_tensor& operand(const ts_call& call, int32_t k) {
   return k < call.n_outputs ? *TS_OUT(&call, k) : *TS_IN(&call, k - call.n_outputs);
 }
 
-bool is_number(const ts_value& v) { return v.tag == TS_V_INT || v.tag == TS_V_FLOAT || v.tag == TS_V_BOOL; }
+bool launch_plan_is_number(const ts_value& v) { return v.tag == TS_V_INT || v.tag == TS_V_FLOAT || v.tag == TS_V_BOOL; }
 
 // Writes into room that is known to be enough.
 struct Words {
@@ -52,7 +52,7 @@ void sign_tensor(const ts_tensor& t, Words& out) {
 }
 
 void sign_value(const ts_value& v, bool changes, Words& out) {
-  changes = changes && is_number(v);
+  changes = changes && launch_plan_is_number(v);
   size_t length = length_of(v);
   out.put(static_cast<uint64_t>(v.tag) << 48 | static_cast<uint64_t>(changes) << 47 | length);
   if (changes) return;

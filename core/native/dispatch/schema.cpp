@@ -22,9 +22,9 @@ constexpr KindName kKinds[] = {{"Tensor", TypeKind::Tensor},
                                {"Generator", TypeKind::Generator},
                                {"MemoryFormat", TypeKind::MemoryFormat}};
 
-class Parser {
+class SchemaParser {
 public:
-  explicit Parser(std::string_view text) : text_(text) {}
+  explicit SchemaParser(std::string_view text) : text_(text) {}
 
   std::unique_ptr<Schema> parse() {
     auto s = std::make_unique<Schema>();
@@ -227,7 +227,7 @@ bool Schema::mutates() const {
 
 std::unique_ptr<Schema> parse_schema(std::string_view text) {
   try {
-    return Parser(text).parse();
+    return SchemaParser(text).parse();
   } catch (const std::logic_error&) { // of std::stoi and its like
     fail(ErrorKind::Value, "schema: expected numbers that fit where numbers stand in '", text, "'");
   }

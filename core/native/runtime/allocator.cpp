@@ -14,14 +14,14 @@
 namespace ts {
 namespace {
 
-constexpr size_t kSmallest = 64;
-constexpr size_t kLargestSmall = kSmallest << (kSmallClasses - 1); // 128 KiB
-constexpr uint32_t kThreadBlocks = 64;                             // per class; fewer of the big ones
+constexpr size_t kAllocatorSmallest = 64;
+constexpr size_t kLargestSmall = kAllocatorSmallest << (kSmallClasses - 1); // 128 KiB
+constexpr uint32_t kThreadBlocks = 64;                                      // per class; fewer of the big ones
 constexpr int64_t kFlushBytes = 1 << 18;
 constexpr size_t kLargeRounding = 1 << 14;
 
-int small_class(size_t bytes) { return bytes <= kSmallest ? 0 : std::bit_width(bytes - 1) - 6; }
-constexpr size_t class_bytes(int c) { return kSmallest << c; }
+int small_class(size_t bytes) { return bytes <= kAllocatorSmallest ? 0 : std::bit_width(bytes - 1) - 6; }
+constexpr size_t class_bytes(int c) { return kAllocatorSmallest << c; }
 uint32_t thread_limit(int c) { return c < 6 ? kThreadBlocks : kThreadBlocks >> (c - 5); }
 
 std::string amount(int64_t bytes) {
@@ -75,9 +75,9 @@ bool DeviceAllocator::handles_are_addresses() {
   if (!backend_.host_memory(index_)) return false;
   const ts_backend& t = backend_.table();
   void* handle = nullptr;
-  if (t.alloc(t.ctx, index_, kSmallest, nullptr, &handle) != TS_OK || !handle) return false;
+  if (t.alloc(t.ctx, index_, kAllocatorSmallest, nullptr, &handle) != TS_OK || !handle) return false;
   bool same = backend_.host_pointer(index_, handle) == handle;
-  t.free(t.ctx, index_, handle, kSmallest, nullptr);
+  t.free(t.ctx, index_, handle, kAllocatorSmallest, nullptr);
   return same;
 }
 

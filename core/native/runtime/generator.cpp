@@ -7,7 +7,7 @@
 
 namespace ts {
 namespace {
-std::mutex g_mutex;
+std::mutex g_generator_mutex;
 std::optional<uint64_t> g_seed;
 thread_local uint64_t t_draws = 0;
 thread_local bool t_refuse_draws = false;
@@ -18,7 +18,7 @@ std::map<int64_t, std::unique_ptr<Generator>>& generators() {
 } // namespace
 
 Generator& default_generator(Device device) {
-  std::lock_guard lock(g_mutex);
+  std::lock_guard lock(g_generator_mutex);
   auto& slot = generators()[device.pack()];
   if (!slot) {
     slot = std::make_unique<Generator>();
@@ -43,7 +43,7 @@ uint64_t Generator::advance(uint64_t words) {
 }
 
 void manual_seed_all(uint64_t seed) {
-  std::lock_guard lock(g_mutex);
+  std::lock_guard lock(g_generator_mutex);
   g_seed = seed;
   for (auto& [device, g] : generators()) g->manual_seed(seed);
 }

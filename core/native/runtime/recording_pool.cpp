@@ -7,13 +7,13 @@
 namespace ts {
 namespace {
 
-constexpr size_t kSmallest = 64, kLargestSmall = 1 << 17, kLargeRounding = 1 << 14;
+constexpr size_t kRecordingPoolSmallest = 64, kRecordingPoolLargestSmall = 1 << 17, kRecordingPoolRounding = 1 << 14;
 
 thread_local RecordingPool* t_pool = nullptr;
 
 // Pools by device and number, for as long as somebody holds them.
 using Key = std::pair<std::pair<int, int>, uint64_t>;
-std::mutex g_mutex;
+std::mutex g_recording_pool_mutex;
 std::map<Key, std::weak_ptr<RecordingPool>>& known() {
   static auto* pools = new std::map<Key, std::weak_ptr<RecordingPool>>;
   return *pools;
@@ -30,7 +30,7 @@ struct RecordingPool::Lease {
 
 std::shared_ptr<RecordingPool> RecordingPool::of(Device device, uint64_t number) {
   if (!number) return std::shared_ptr<RecordingPool>(new RecordingPool(device));
-  std::lock_guard lock(g_mutex);
+  std::lock_guard lock(g_recording_pool_mutex);
   std::weak_ptr<RecordingPool>& at = known()[{{device.backend, device.index}, number}];
   std::shared_ptr<RecordingPool> pool = at.lock();
   if (!pool || pool->epoch_ != backend_of(device).epoch(device.index))
@@ -52,8 +52,8 @@ RecordingPool::Use::Use(std::shared_ptr<RecordingPool> pool)
 RecordingPool::Use::~Use() { t_pool = before_; }
 
 size_t RecordingPool::rounded(size_t nbytes) {
-  if (nbytes <= kLargestSmall) return std::bit_ceil(std::max(nbytes, kSmallest));
-  return (nbytes + kLargeRounding - 1) / kLargeRounding * kLargeRounding;
+  if (nbytes <= kRecordingPoolLargestSmall) return std::bit_ceil(std::max(nbytes, kRecordingPoolSmallest));
+  return (nbytes + kRecordingPoolRounding - 1) / kRecordingPoolRounding * kRecordingPoolRounding;
 }
 
 Storage* RecordingPool::take(size_t& bytes, void* stream) {

@@ -16,7 +16,7 @@ namespace ts {
 namespace {
 
 // Why what is declared here is computed by code.
-const char* const kCode = "copies and casts by copy_cast, complex numbers by parts";
+const char* const kCopyCode = "copies and casts by copy_cast, complex numbers by parts";
 
 using Format = std::optional<MemoryFormat>;
 
@@ -162,7 +162,7 @@ TS_OPERATORS(copy) {
   def("copy_(Tensor(a!) self, Tensor src, bool non_blocking=False) -> Tensor(a!)")
       .facts("stored")
       .rule<copy_rule>()
-      .computation<copy_, 0>(kCode)
+      .computation<copy_, 0>(kCopyCode)
       .any_device()
       .gradient(copy_gradient)
       .method_only()
@@ -174,7 +174,7 @@ TS_OPERATORS(copy) {
   def("clone(Tensor self, *, MemoryFormat? memory_format=None) -> Tensor")
       .facts("stored")
       .rule<clone_rule>()
-      .computation<clone>(kCode)
+      .computation<clone>(kCopyCode)
       .gradient([](GradContext& c) { c.set(0, c.grad()); })
       .doc("A copy in fresh memory, with self's strides if it is dense (preserve_format).");
   def("contiguous(Tensor(a) self, *, MemoryFormat? memory_format=None) -> Tensor(a)")
@@ -184,7 +184,7 @@ TS_OPERATORS(copy) {
   def("_to_copy(Tensor self, *, ScalarType? dtype=None, Device? device=None, MemoryFormat? memory_format=None, "
       "bool non_blocking=False) -> Tensor")
       .rule<to_copy_rule>()
-      .computation<to_copy>(kCode)
+      .computation<to_copy>(kCopyCode)
       .hidden()
       .gradient(
           [](GradContext& c) { c.set(0, ops::to_device(real_for(c.grad(), c.dtype(0)), c.device(0), c.dtype(0))); })

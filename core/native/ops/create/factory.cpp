@@ -13,7 +13,7 @@ namespace ts {
 namespace {
 
 // Why what is declared here is computed by code.
-const char* const kCode = "fills by the entry point fill, or leaves memory as it is";
+const char* const kFactoryCode = "fills by the entry point fill, or leaves memory as it is";
 
 using Format = std::optional<MemoryFormat>;
 
@@ -175,103 +175,103 @@ Tensor outline_as(const Tensor& self, DType dtype, Device device, std::optional<
 TS_OPERATORS(factory) {
   def("empty(int[] size, " LIKE_OPTIONS ") -> Tensor")
       .rule<empty_rule>()
-      .computation<leave<IntSpan, DType, Device, bool, Format>>(kCode)
+      .computation<leave<IntSpan, DType, Device, bool, Format>>(kFactoryCode)
       .function_only()
       .out()
       .doc("A tensor whose elements are whatever the memory held.");
   def("empty_strided(int[] size, int[] stride, " OPTIONS ") -> Tensor")
       .rule<empty_strided_rule>()
-      .computation<leave<IntSpan, IntSpan, DType, Device, bool>>(kCode)
+      .computation<leave<IntSpan, IntSpan, DType, Device, bool>>(kFactoryCode)
       .function_only()
       .doc("As empty, with the given strides.");
   def("zeros(int[] size, " OPTIONS ") -> Tensor")
       .rule<zeros_rule>()
-      .computation<zeros>(kCode)
+      .computation<zeros>(kFactoryCode)
       .function_only()
       .out()
       .doc("A tensor of zeros.");
   def("ones(int[] size, " OPTIONS ") -> Tensor")
       .rule<ones_rule>()
-      .computation<ones>(kCode)
+      .computation<ones>(kFactoryCode)
       .function_only()
       .out()
       .doc("A tensor of ones.");
   def("full(int[] size, Scalar fill_value, " OPTIONS ") -> Tensor")
       .rule<full_rule>()
-      .computation<full>(kCode)
+      .computation<full>(kFactoryCode)
       .function_only()
       .out()
       .doc("A tensor filled with one value, whose type decides the dtype when none is given.");
   def("scalar_tensor(Scalar s, " OPTIONS ") -> Tensor")
       .rule<scalar_tensor_rule>()
-      .computation<scalar_tensor>(kCode)
+      .computation<scalar_tensor>(kFactoryCode)
       .function_only()
       .doc("A 0-dimensional tensor holding s.");
   def("eye(int n, " OPTIONS ") -> Tensor")
       .rule<eye_square_rule>()
-      .computation<eye_square>(kCode)
+      .computation<eye_square>(kFactoryCode)
       .function_only()
       .out()
       .doc("The identity matrix.");
   def("eye.m(int n, int m, " OPTIONS ") -> Tensor")
       .rule<eye_rule>()
-      .computation<eye>(kCode)
+      .computation<eye>(kFactoryCode)
       .function_only()
       .out()
       .doc("An n by m matrix with ones on the diagonal and zeros elsewhere.");
   def("empty_like(Tensor self, " LIKE_OPTIONS ") -> Tensor")
       .facts("stored")
       .rule<empty_like_rule>()
-      .computation<leave<const Tensor&, DType, Device, bool, Format>>(kCode)
+      .computation<leave<const Tensor&, DType, Device, bool, Format>>(kFactoryCode)
       .function_only()
       .not_differentiable()
       .doc("As empty, with self's shape, dtype, device and dense strides.");
   def("zeros_like(Tensor self, " LIKE_OPTIONS ") -> Tensor")
       .facts("stored")
       .rule<empty_like_rule>()
-      .computation<fill_zeros>(kCode)
+      .computation<fill_zeros>(kFactoryCode)
       .function_only()
       .not_differentiable()
       .doc("Zeros with self's shape, dtype and device.");
   def("ones_like(Tensor self, " LIKE_OPTIONS ") -> Tensor")
       .facts("stored")
       .rule<empty_like_rule>()
-      .computation<fill_ones>(kCode)
+      .computation<fill_ones>(kFactoryCode)
       .function_only()
       .not_differentiable()
       .doc("Ones with self's shape, dtype and device.");
   def("full_like(Tensor self, Scalar fill_value, " LIKE_OPTIONS ") -> Tensor")
       .facts("stored")
       .rule<full_like_rule>()
-      .computation<full_like>(kCode)
+      .computation<full_like>(kFactoryCode)
       .function_only()
       .not_differentiable()
       .doc("One value with self's shape, dtype and device.");
   def("new_empty(Tensor self, int[] size, " OPTIONS ") -> Tensor")
       .facts("stored")
       .rule<new_empty_rule>()
-      .computation<leave<const Tensor&, IntSpan, DType, Device, bool>>(kCode)
+      .computation<leave<const Tensor&, IntSpan, DType, Device, bool>>(kFactoryCode)
       .method_only()
       .not_differentiable()
       .doc("As empty, with self's dtype and device as the defaults.");
   def("new_zeros(Tensor self, int[] size, " OPTIONS ") -> Tensor")
       .facts("stored")
       .rule<new_zeros_rule>()
-      .computation<new_zeros>(kCode)
+      .computation<new_zeros>(kFactoryCode)
       .method_only()
       .not_differentiable()
       .doc("Zeros, with self's dtype and device as the defaults.");
   def("new_ones(Tensor self, int[] size, " OPTIONS ") -> Tensor")
       .facts("stored")
       .rule<new_ones_rule>()
-      .computation<new_ones>(kCode)
+      .computation<new_ones>(kFactoryCode)
       .method_only()
       .not_differentiable()
       .doc("Ones, with self's dtype and device as the defaults.");
   def("new_full(Tensor self, int[] size, Scalar fill_value, " OPTIONS ") -> Tensor")
       .facts("stored")
       .rule<new_full_rule>()
-      .computation<new_full>(kCode)
+      .computation<new_full>(kFactoryCode)
       .method_only()
       .not_differentiable()
       .doc("One value, with self's dtype and device as the defaults.");
@@ -279,7 +279,7 @@ TS_OPERATORS(factory) {
   def("fill_.Tensor(Tensor(a!) self, Tensor value) -> Tensor(a!)")
       .facts("stored")
       .rule<fill_tensor_rule>()
-      .computation<fill_tensor, 0>(kCode)
+      .computation<fill_tensor, 0>(kFactoryCode)
       .any_device()
       .method_only()
       .gradient([](GradContext& c) {
@@ -289,14 +289,14 @@ TS_OPERATORS(factory) {
       .doc("Sets every element to the value of a 0-dimensional tensor.");
   def("fill_(Tensor(a!) self, Scalar value) -> Tensor(a!)")
       .rule<fill_scalar_rule>()
-      .computation<fill_scalar, 0>(kCode)
+      .computation<fill_scalar, 0>(kFactoryCode)
       .gradient(no_gradient)
       .method_only()
       .doc("Sets every element to value. RuntimeError when self's dtype cannot hold it.");
   def("zero_(Tensor(a!) self) -> Tensor(a!)")
       .facts("stored")
       .rule<zero_rule>()
-      .computation<zero_, 0>(kCode)
+      .computation<zero_, 0>(kFactoryCode)
       .gradient(no_gradient)
       .method_only()
       .doc("Sets every element to zero.");

@@ -11,7 +11,7 @@
 namespace ts {
 namespace {
 
-const KernelId kIota("iota");
+const KernelId kMoveBytesIota("iota");
 
 bool intersects(const Tensor& a, const Tensor& b) {
   if (a->storage == nullptr || a->storage != b->storage || a.numel() == 0 || b.numel() == 0) return false;
@@ -104,7 +104,7 @@ Tensor from_host(std::span<const int64_t> values, Device device) {
 Tensor counting(int64_t n, Device device) {
   int64_t sizes[] = {n};
   Tensor out = empty_tensor(sizes, DType::Int64, device);
-  if (n) Launch(kIota, device).out(out).param(int64_t{0}).param(int64_t{1}).run_required();
+  if (n) Launch(kMoveBytesIota, device).out(out).param(int64_t{0}).param(int64_t{1}).run_required();
   return out;
 }
 

@@ -14,12 +14,12 @@ namespace ts {
 namespace {
 
 // Why what is declared here is computed by code.
-const char* const kCode = "counts by the entry point iota, then steps of its own";
+const char* const kRangeCode = "counts by the entry point iota, then steps of its own";
 
-const KernelId kIota("iota"), kTriangleIndices("triangle_indices");
+const KernelId kRangeIota("iota"), kTriangleIndices("triangle_indices");
 
 void iota_into(const Tensor& out, Scalar start, Scalar step) {
-  if (out.numel()) Launch(kIota, out.device()).out(out).param(start).param(step).run_required();
+  if (out.numel()) Launch(kRangeIota, out.device()).out(out).param(start).param(step).run_required();
 }
 
 // Exact in 128 bits for integers; in double otherwise, as PyTorch counts.
@@ -208,31 +208,31 @@ void triangle_indices(const Tensor& out, int64_t row, int64_t col, int64_t offse
 TS_OPERATORS(range) {
   def("arange(Scalar end, " OPTIONS ") -> Tensor")
       .rule<arange_rule>()
-      .computation<arange>(kCode)
+      .computation<arange>(kRangeCode)
       .function_only()
       .out()
       .doc("0, 1, ... below end; int64 for integers, else the default dtype.");
   def("arange.start(Scalar start, Scalar end, " OPTIONS ") -> Tensor")
       .rule<arange_start_rule>()
-      .computation<arange_start>(kCode)
+      .computation<arange_start>(kRangeCode)
       .function_only()
       .out()
       .doc("start, start + 1, ... below end.");
   def("arange.start_step(Scalar start, Scalar end, Scalar step=1, " OPTIONS ") -> Tensor")
       .rule<arange_step_rule>()
-      .computation<arange_step>(kCode)
+      .computation<arange_step>(kRangeCode)
       .function_only()
       .out()
       .doc("start, start + step, ... before end. RuntimeError when step is 0 or points away from end.");
   def("linspace(Scalar start, Scalar end, int steps, " OPTIONS ") -> Tensor")
       .rule<linspace_rule>()
-      .computation<linspace>(kCode)
+      .computation<linspace>(kRangeCode)
       .function_only()
       .out()
       .doc("`steps` evenly spaced numbers from start to end, both included.");
   def("logspace(Scalar start, Scalar end, int steps, float base=10.0, " OPTIONS ") -> Tensor")
       .rule<logspace_rule>()
-      .computation<logspace>(kCode)
+      .computation<logspace>(kRangeCode)
       .function_only()
       .out()
       .doc("base to the power of `steps` evenly spaced exponents from start to end, both included.");
@@ -263,14 +263,14 @@ TS_OPERATORS(range) {
   def("tril_indices(int row, int col, int offset=0, " OPTIONS ") -> Tensor")
       .facts("kernel:triangle_indices")
       .rule<triangle_indices_rule<false>>()
-      .computation<triangle_indices<false>>(kCode)
+      .computation<triangle_indices<false>>(kRangeCode)
       .reads_host()
       .function_only()
       .doc("Row and column indices (2, n) of the lower triangle of a row by col matrix, in row-major order.");
   def("triu_indices(int row, int col, int offset=0, " OPTIONS ") -> Tensor")
       .facts("kernel:triangle_indices")
       .rule<triangle_indices_rule<true>>()
-      .computation<triangle_indices<true>>(kCode)
+      .computation<triangle_indices<true>>(kRangeCode)
       .reads_host()
       .function_only()
       .doc("Row and column indices (2, n) of the upper triangle of a row by col matrix, in row-major order.");

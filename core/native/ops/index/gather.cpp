@@ -13,7 +13,7 @@ namespace ts {
 namespace {
 
 // Why what is declared here is computed by code.
-const char* const kCode = "sees index and operand in geometries that the entry point gather takes";
+const char* const kGatherCode = "sees index and operand in geometries that the entry point gather takes";
 const KernelId kGather("gather"), kIndexSelect("index_select");
 
 // Complex numbers as pairs of real ones where the kernel does not take them: they are only moved.
@@ -137,7 +137,7 @@ Tensor take_along_dim(const Tensor& self, const Tensor& positions, std::optional
 TS_OPERATORS(gather) {
   def("gather(Tensor self, int dim, Tensor index, *, bool sparse_grad=False) -> Tensor")
       .rule<gather_rule>()
-      .computation<gather>(kCode)
+      .computation<gather>(kGatherCode)
       .saves("index")
       .out(kApart | kLikeFirst)
       .gradient([](GradContext& c) {
@@ -150,7 +150,7 @@ TS_OPERATORS(gather) {
       .facts("kernel:index_select")
       .facts("stored")
       .rule<index_select_rule>()
-      .computation<index_select>(kCode)
+      .computation<index_select>(kGatherCode)
       .saves("index")
       .out(kSameDtype | kApart)
       .gradient([](GradContext& c) {

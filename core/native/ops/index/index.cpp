@@ -9,7 +9,7 @@ namespace ts {
 namespace {
 
 // Why what is declared here is computed by code.
-const char* const kCode = "follows an index plan made for the call";
+const char* const kIndexCode = "follows an index plan made for the call";
 
 const Op join_index("_join_index");
 
@@ -295,7 +295,7 @@ TS_OPERATORS(index) {
            "positions, None keeps a dimension. IndexError outside a dimension.");
   def("_index_positions(Tensor self, Tensor?[] indices) -> Tensor")
       .rule<index_positions_rule>()
-      .computation<index_positions>(kCode)
+      .computation<index_positions>(kIndexCode)
       .reads_host()
       .node_name("IndexBackward0")
       .saves("indices")
@@ -315,7 +315,7 @@ TS_OPERATORS(index) {
   def("index_put(Tensor self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor")
       .facts("stored autocast:-/widest")
       .rule<index_put_rule>()
-      .computation<index_put>(kCode)
+      .computation<index_put>(kIndexCode)
       .reads_host()
       .saves("indices")
       .gradient(index_put_gradient)
@@ -325,7 +325,7 @@ TS_OPERATORS(index) {
   def("index_put_(Tensor(a!) self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor(a!)")
       .facts("stored")
       .rule<index_put_rule_>()
-      .computation<index_put_, 0>(kCode)
+      .computation<index_put_, 0>(kIndexCode)
       .reads_host()
       .saves("indices")
       .gradient(index_put_gradient)

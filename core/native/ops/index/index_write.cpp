@@ -10,16 +10,16 @@ namespace ts {
 namespace {
 
 // Why what is declared here is computed by code.
-const char* const kCode = "sees rows in geometries that the entry point scatter takes";
+const char* const kIndexWriteCode = "sees rows in geometries that the entry point scatter takes";
 
 const Op index_fill_op("index_fill.int_Scalar");
 
 // Results are written over a copy of self, or in place over self itself.
-Tensor outline_of(const Tensor& self) { return outline(self.sizes(), self.dtype(), self.device()); }
+Tensor index_write_outline_of(const Tensor& self) { return outline(self.sizes(), self.dtype(), self.device()); }
 void begin(const Tensor& out, const Tensor& self) {
   if (!out.is(self)) raw_copy(out, self);
 }
-Tensor number(const Tensor& self, Scalar v, IntSpan sizes, const char* op) {
+Tensor index_write_number(const Tensor& self, Scalar v, IntSpan sizes, const char* op) {
   return raw_expand(filled({}, convert_scalar(v, self.dtype(), op), self.dtype(), self.device()), sizes, op);
 }
 
@@ -34,7 +34,7 @@ Tensor index_add_rule(const Tensor& self, int64_t dim, const Tensor& index, cons
   check_slices(self, dim, index, source, "index_add");
   TS_CHECK(alpha.is(1) || !alpha.is_float() || is_differentiable(self.dtype()),
            "index_add: for integral input tensors, alpha must not be a floating point number");
-  return outline_of(self);
+  return index_write_outline_of(self);
 }
 void index_add(const Tensor& out, const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source,
                Scalar alpha) {
@@ -55,7 +55,7 @@ void index_add_(const Tensor& self, int64_t dim, const Tensor& index, const Tens
 Tensor index_copy_rule(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source) {
   check_long_index(index, "index_copy_");
   check_slices(self, dim, index, source, "index_copy", false);
-  return outline_of(self);
+  return index_write_outline_of(self);
 }
 void index_copy(const Tensor& out, const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source) {
   begin(out, self);
@@ -89,11 +89,11 @@ void fill_slices(const Tensor& out, int64_t dim, const Tensor& index, const Tens
 Tensor index_fill_scalar_rule(const Tensor& self, int64_t dim, const Tensor& index, Scalar value) {
   check_fill(self, dim, index);
   convert_scalar(value, self.dtype(), "index_fill_");
-  return outline_of(self);
+  return index_write_outline_of(self);
 }
 void index_fill_scalar(const Tensor& out, const Tensor& self, int64_t dim, const Tensor& index, Scalar value) {
   begin(out, self);
-  fill_slices(out, dim, index, number(self, value, {}, "index_fill_"));
+  fill_slices(out, dim, index, index_write_number(self, value, {}, "index_fill_"));
 }
 void index_fill_scalar_rule_(const Tensor& self, int64_t dim, const Tensor& index, Scalar value) {
   check_filled(self, "index_fill_");
@@ -108,7 +108,7 @@ Tensor index_fill_tensor_rule(const Tensor& self, int64_t dim, const Tensor& ind
   TS_CHECK(value.ndim() == 0, "index_fill_: only supports a 0-dimensional value tensor, but got tensor with ",
            value.ndim(), " dimension(s).");
   check_fill(self, dim, index);
-  return outline_of(self);
+  return index_write_outline_of(self);
 }
 void index_fill_tensor(const Tensor& out, const Tensor& self, int64_t dim, const Tensor& index, const Tensor& value) {
   check_value_fits(value, self.dtype(), "index_fill_");
@@ -174,7 +174,7 @@ TS_OPERATORS(index_write) {
       .facts("kernel:index_add_")
       .facts("stored:complex32")
       .rule<index_add_rule>()
-      .computation<index_add>(kCode)
+      .computation<index_add>(kIndexWriteCode)
       .reuses_self()
       .saves("index")
       .gradient(index_add_gradient)
@@ -183,7 +183,7 @@ TS_OPERATORS(index_write) {
   def("index_add_(Tensor(a!) self, int dim, Tensor index, Tensor source, *, Scalar alpha=1) -> Tensor(a!)")
       .facts("stored:complex32")
       .rule<index_add_rule_>()
-      .computation<index_add_, 0>(kCode)
+      .computation<index_add_, 0>(kIndexWriteCode)
       .saves("index")
       .gradient(index_add_gradient)
       .method_only()
@@ -191,7 +191,7 @@ TS_OPERATORS(index_write) {
   def("index_copy(Tensor self, int dim, Tensor index, Tensor source) -> Tensor")
       .facts("stored:complex32 autocast:widest/-")
       .rule<index_copy_rule>()
-      .computation<index_copy>(kCode)
+      .computation<index_copy>(kIndexWriteCode)
       .reuses_self()
       .saves("index")
       .gradient(index_copy_gradient)
@@ -200,7 +200,7 @@ TS_OPERATORS(index_write) {
   def("index_copy_(Tensor(a!) self, int dim, Tensor index, Tensor source) -> Tensor(a!)")
       .facts("stored:complex32")
       .rule<index_copy_rule_>()
-      .computation<index_copy_, 0>(kCode)
+      .computation<index_copy_, 0>(kIndexWriteCode)
       .saves("index")
       .gradient(index_copy_gradient)
       .method_only()
@@ -209,7 +209,7 @@ TS_OPERATORS(index_write) {
   def("index_fill.int_Tensor(Tensor self, int dim, Tensor index, Tensor value) -> Tensor")
       .facts("stored:complex32")
       .rule<index_fill_tensor_rule>()
-      .computation<index_fill_tensor>(kCode)
+      .computation<index_fill_tensor>(kIndexWriteCode)
       .reuses_self()
       .saves("index")
       .gradient(index_fill_gradient)
@@ -218,7 +218,7 @@ TS_OPERATORS(index_write) {
   def("index_fill_.int_Tensor(Tensor(a!) self, int dim, Tensor index, Tensor value) -> Tensor(a!)")
       .facts("stored:complex32")
       .rule<index_fill_tensor_rule_>()
-      .computation<index_fill_tensor_, 0>(kCode)
+      .computation<index_fill_tensor_, 0>(kIndexWriteCode)
       .saves("index")
       .gradient(index_fill_gradient)
       .any_device()
@@ -226,14 +226,14 @@ TS_OPERATORS(index_write) {
       .doc("In-place version of index_fill.");
   def("index_fill.int_Scalar(Tensor self, int dim, Tensor index, Scalar value) -> Tensor")
       .rule<index_fill_scalar_rule>()
-      .computation<index_fill_scalar>(kCode)
+      .computation<index_fill_scalar>(kIndexWriteCode)
       .reuses_self()
       .saves("index")
       .gradient(index_fill_gradient)
       .doc("self with the slices at index along `dim` set to value.");
   def("index_fill_.int_Scalar(Tensor(a!) self, int dim, Tensor index, Scalar value) -> Tensor(a!)")
       .rule<index_fill_scalar_rule_>()
-      .computation<index_fill_scalar_, 0>(kCode)
+      .computation<index_fill_scalar_, 0>(kIndexWriteCode)
       .saves("index")
       .gradient(index_fill_gradient)
       .method_only()

@@ -12,7 +12,7 @@ namespace ts {
 namespace {
 
 // Why what is declared here is computed by code.
-const char* const kCode = "sees index and source in geometries that the entry point scatter takes";
+const char* const kScatterCode = "sees index and source in geometries that the entry point scatter takes";
 const KernelId kScatter("scatter"), kIndexAdd("index_add_");
 } // namespace
 
@@ -157,7 +157,7 @@ TS_OPERATORS(scatter) {
   def("scatter.src(Tensor self, int dim, Tensor index, Tensor src) -> Tensor")
       .facts("leaf stored:none")
       .rule<scatter_src_rule<TS_S_SET>>()
-      .computation<scatter_src<TS_S_SET>>(kCode)
+      .computation<scatter_src<TS_S_SET>>(kScatterCode)
       .reuses_self()
       .saves("index")
       .gradient(scatter_src_gradient)
@@ -165,14 +165,14 @@ TS_OPERATORS(scatter) {
       .doc("self with the elements of src written at index along `dim`. Among duplicate positions any one wins.");
   def("scatter_.src(Tensor(a!) self, int dim, Tensor index, Tensor src) -> Tensor(a!)")
       .rule<scatter_src_rule_<TS_S_SET>>()
-      .computation<scatter_src_<TS_S_SET>, 0>(kCode)
+      .computation<scatter_src_<TS_S_SET>, 0>(kScatterCode)
       .saves("index")
       .gradient(scatter_src_gradient)
       .method_only()
       .doc("In-place version of scatter.");
   def("scatter.value(Tensor self, int dim, Tensor index, Scalar value) -> Tensor")
       .rule<scatter_value_rule>()
-      .computation<scatter_value>(kCode)
+      .computation<scatter_value>(kScatterCode)
       .reuses_self()
       .saves("index")
       .gradient(scatter_value_gradient)
@@ -180,7 +180,7 @@ TS_OPERATORS(scatter) {
       .doc("self with value written at index along `dim`.");
   def("scatter_.value(Tensor(a!) self, int dim, Tensor index, Scalar value) -> Tensor(a!)")
       .rule<scatter_value_rule_>()
-      .computation<scatter_value_, 0>(kCode)
+      .computation<scatter_value_, 0>(kScatterCode)
       .saves("index")
       .gradient(scatter_value_gradient)
       .method_only()
@@ -188,7 +188,7 @@ TS_OPERATORS(scatter) {
   def("scatter_add(Tensor self, int dim, Tensor index, Tensor src) -> Tensor")
       .facts("autocast:-/widest")
       .rule<scatter_src_rule<TS_S_ADD>>()
-      .computation<scatter_src<TS_S_ADD>>(kCode)
+      .computation<scatter_src<TS_S_ADD>>(kScatterCode)
       .reuses_self()
       .saves("index")
       .gradient(scatter_add_gradient)
@@ -196,7 +196,7 @@ TS_OPERATORS(scatter) {
       .doc("self with the elements of src added at index along `dim`; duplicates add up.");
   def("scatter_add_(Tensor(a!) self, int dim, Tensor index, Tensor src) -> Tensor(a!)")
       .rule<scatter_src_rule_<TS_S_ADD>>()
-      .computation<scatter_src_<TS_S_ADD>, 0>(kCode)
+      .computation<scatter_src_<TS_S_ADD>, 0>(kScatterCode)
       .saves("index")
       .gradient(scatter_add_gradient)
       .method_only()

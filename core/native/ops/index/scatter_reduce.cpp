@@ -11,7 +11,7 @@ namespace ts {
 namespace {
 
 // Why what is declared here is computed by code.
-const char* const kCode = "combines by the entry point scatter, counting for means";
+const char* const kScatterReduceCode = "combines by the entry point scatter, counting for means";
 
 enum class Reduction { Sum, Prod, Mean, Max, Min };
 
@@ -34,7 +34,7 @@ int opcode_of(Reduction r) {
   }
 }
 
-const Op scatter_value("scatter.value"), primitive("_scatter_reduce"), round_down("_floor_divide_counts");
+const Op fill_op("scatter.value"), primitive("_scatter_reduce"), round_down("_floor_divide_counts");
 
 Tensor constant_at(const Tensor& index, DType t, int value) {
   return raw_expand(filled({}, Scalar(value), t, index.device()), index.sizes(), "scatter_reduce");
@@ -133,7 +133,7 @@ std::pair<Tensor, Tensor> mean_gradient(const Saved& s) {
 std::pair<Tensor, Tensor> extreme_gradient(const Saved& s) {
   DType t = accumulate_type(s.grad); // of hits, halves would lose count
   Tensor self_hit = ops::to_dtype(ops::eq(s.self, s.result), t);
-  if (!s.include_self) self_hit = scatter_value(self_hit, s.dim, s.index, Scalar(0));
+  if (!s.include_self) self_hit = fill_op(self_hit, s.dim, s.index, Scalar(0));
   Tensor src_hit = ops::to_dtype(ops::eq(s.src, s.at(s.result)), t);
   Tensor count = ops::scatter_add(self_hit, s.dim, s.index, src_hit);
   Tensor share = ops::div(s.grad, ops::clamp(count, Scalar(1)));
@@ -151,7 +151,7 @@ void scatter_reduce_gradient(GradContext& c) {
   case Reduction::Mean: g = mean_gradient(s); break;
   default: g = extreme_gradient(s); break;
   }
-  if (!s.include_self) g.first = scatter_value(g.first, s.dim, s.index, Scalar(0));
+  if (!s.include_self) g.first = fill_op(g.first, s.dim, s.index, Scalar(0));
   c.set(0, g.first);
   c.set(3, g.second);
 }
@@ -200,7 +200,7 @@ Tensor index_reduce(const Tensor& self, int64_t dim, const Tensor& index, const 
 TS_OPERATORS(scatter_reduce) {
   def("_scatter_reduce(Tensor self, int dim, Tensor index, Tensor src, str reduce, bool include_self) -> Tensor")
       .rule<scatter_reduce_rule>()
-      .computation<scatter_reduce>(kCode)
+      .computation<scatter_reduce>(kScatterReduceCode)
       .saves("self index src result")
       .gradient(scatter_reduce_gradient)
       .hidden()

@@ -14,12 +14,12 @@ namespace ts {
 namespace {
 
 // Why what is declared here is computed by code.
-const char* const kCode = "steps through rows so that the differences fit memory";
+const char* const kCdistCode = "steps through rows so that the differences fit memory";
 
 const Op by_products("cdist_by_products"), by_differences("cdist_by_differences"),
     pairs_by_differences("pdist_by_differences"), distance_gradient("distance_gradient"),
     from_products("distances_of_products"), from_products_into("distances_of_products.out");
-const Op vector_norm("linalg_vector_norm"), combinations("combinations");
+const Op cdist_vector_norm("linalg_vector_norm"), combinations("combinations");
 constexpr char kIfNecessary[] = "use_mm_for_euclid_dist_if_necessary";
 constexpr int64_t kProductsFrom = 25;              // rows; as PyTorch
 constexpr int64_t kDifferences = int64_t{1} << 18; // elements at a time: they stay in a cache
@@ -59,7 +59,7 @@ Tensor cdist(const Tensor& x1, const Tensor& x2, double p, const char* compute_m
 
 // --- |a - b|^2 = |a|^2 + |b|^2 - 2 a.b
 
-Tensor turned(const Tensor& x) { return ops::transpose(x, int64_t{-2}, int64_t{-1}); }
+Tensor cdist_turned(const Tensor& x) { return ops::transpose(x, int64_t{-2}, int64_t{-1}); }
 Tensor row_sums(const Tensor& x, int64_t dim) {
   int64_t dims[] = {dim};
   return ops::sum_dim(x, IntSpan(dims), true);
@@ -72,7 +72,7 @@ Tensor by_products_rule(const Tensor& x1, const Tensor& x2) {
 void cdist_by_products(const Tensor& out, const Tensor& x1, const Tensor& x2) {
   DType wide = accumulate_type(x1);
   Tensor a = raw_cast(x1, wide), b = raw_cast(x2, wide);
-  Tensor products = ops::matmul(a, turned(b)), squares = turned(row_sums(ops::square(b), -1));
+  Tensor products = ops::matmul(a, cdist_turned(b)), squares = cdist_turned(row_sums(ops::square(b), -1));
   if (wide == out.dtype())
     from_products_into(products, row_sums(ops::square(a), -1), squares, out);
   else
@@ -87,7 +87,7 @@ void products_gradient(GradContext& c) {
     c.set(0, ops::sum_to_size(grad, c.sizes(0)));
   }
   if (c.needs(1)) {
-    Tensor back = turned(share);
+    Tensor back = cdist_turned(share);
     Tensor grad = ops::sub(ops::mul(c.arg(1), row_sums(back, -1)), ops::matmul(back, c.arg(0)));
     c.set(1, ops::sum_to_size(grad, c.sizes(1)));
   }
@@ -118,7 +118,7 @@ void cdist_by_differences(const Tensor& out, const Tensor& x1, const Tensor& x2,
   int64_t last[] = {-1};
   each_block(x1, x2, out.sizes(), [&](int64_t first, int64_t count) {
     raw_copy(raw_narrow(out, out.ndim() - 2, first, count),
-             vector_norm(differences(x1, x2, first, count), p, IntSpan(last)));
+             cdist_vector_norm(differences(x1, x2, first, count), p, IntSpan(last)));
   });
 }
 using Two = std::tuple<Tensor, Tensor>;
@@ -200,7 +200,7 @@ Tensor pairs_gradient_of_square(const Tensor& grad, const Tensor& x, const Tenso
   auto symmetric = [&](const Tensor& t) {
     Tensor upper = ops::view(index_copy(filled(Dims{rows * rows}, 0.0, t.dtype(), t.device()), int64_t{0}, at, t),
                              IntSpan(square));
-    return ops::add(upper, turned(upper));
+    return ops::add(upper, cdist_turned(upper));
   };
   return distance_gradient.multi<2>(symmetric(grad), x, x, symmetric(distance), p, true, false)[0];
 }
@@ -228,7 +228,7 @@ TS_OPERATORS(cdist) {
   def("cdist_by_products(Tensor x1, Tensor x2) -> Tensor")
       .node_name("CdistBackward0")
       .rule<by_products_rule>()
-      .computation<cdist_by_products>(kCode)
+      .computation<cdist_by_products>(kCdistCode)
       .saves("x1 x2 result")
       .gradient(products_gradient)
       .hidden()

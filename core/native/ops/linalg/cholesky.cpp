@@ -14,14 +14,14 @@ using namespace lapack;
 namespace {
 
 // Why what is declared here is computed by code.
-const char* const kCode = "a factorisation in place, with workspace and status";
+const char* const kCholeskyCode = "a factorisation in place, with workspace and status";
 
 using Pair = std::tuple<Tensor, Tensor>;
 using Triple = std::tuple<Tensor, Tensor, Tensor>;
 
 const KernelId kCholesky("lapack_cholesky"), kCholeskySolve("lapack_cholesky_solve"), kLdl("lapack_ldl"),
     kLdlSolve("lapack_ldl_solve");
-const Op triangular("_linalg_solve_triangular"), cholesky_ex_op("linalg_cholesky_ex"),
+const Op cholesky_triangular("_linalg_solve_triangular"), cholesky_ex_op("linalg_cholesky_ex"),
     ldl_factor_ex_op("linalg_ldl_factor_ex"), cholesky_left("_cholesky_solve");
 
 // --- Cholesky
@@ -56,8 +56,8 @@ void cholesky_gradient(GradContext& c) {
   Tensor p = lower(ops::matmul(adjoint(l), g));
   p = ops::sub(p, ops::mul(diagonal_matrix(real_part(diagonal_of(p))), 0.5));
   Tensor middle = ops::mul(ops::add(p, adjoint(p)), 0.5);
-  Tensor lh = adjoint(l), right = triangular(lh, middle, true, false);
-  Tensor g_full = adjoint(triangular(lh, adjoint(right), true, false));
+  Tensor lh = adjoint(l), right = cholesky_triangular(lh, middle, true, false);
+  Tensor g_full = adjoint(cholesky_triangular(lh, adjoint(right), true, false));
   c.set(0, g_full);
 }
 
@@ -171,7 +171,7 @@ void declare_cholesky() {
   def("linalg_cholesky_ex(Tensor self, *, bool upper=False, bool check_errors=False) -> (Tensor L, Tensor info)")
       .facts("autocast:float32/-")
       .rule<cholesky_ex_rule>()
-      .computation<cholesky_ex, 2>(kCode)
+      .computation<cholesky_ex, 2>(kCholeskyCode)
       .reads_host()
       .saves("result")
       .gradient(cholesky_gradient)
@@ -193,7 +193,7 @@ void declare_cholesky() {
       .doc(kDoc);
   def("_cholesky_solve(Tensor self, Tensor input2, bool upper) -> Tensor")
       .rule<cholesky_solve_rule>()
-      .computation<cholesky_solve_left>(kCode)
+      .computation<cholesky_solve_left>(kCholeskyCode)
       .saves("input2 result")
       .gradient(cholesky_solve_gradient)
       .hidden()
@@ -215,7 +215,7 @@ void declare_ldl() {
       "pivots, "
       "Tensor info)")
       .rule<ldl_factor_ex_rule>()
-      .computation<ldl_factor_ex, 3>(kCode)
+      .computation<ldl_factor_ex, 3>(kCholeskyCode)
       .reads_host()
       .gradient(no_gradient)
       .out()
@@ -232,7 +232,7 @@ void declare_ldl() {
            "Kaufman, 1977).");
   def("linalg_ldl_solve(Tensor LD, Tensor pivots, Tensor B, *, bool hermitian=False) -> Tensor")
       .rule<ldl_solve_rule>()
-      .computation<ldl_solve>(kCode)
+      .computation<ldl_solve>(kCholeskyCode)
       .gradient(no_gradient)
       .out()
       .hidden()

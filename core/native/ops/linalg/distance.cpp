@@ -11,11 +11,11 @@
 namespace ts {
 namespace {
 
-const Op vector_norm("linalg_vector_norm");
+const Op distance_vector_norm("linalg_vector_norm");
 
 Tensor pairwise_distance(const Tensor& x1, const Tensor& x2, double p, double eps, bool keepdim) {
   int64_t last[] = {-1};
-  return vector_norm(ops::add(ops::sub(x1, x2), eps), p, IntSpan(last), keepdim);
+  return distance_vector_norm(ops::add(ops::sub(x1, x2), eps), p, IntSpan(last), keepdim);
 }
 
 // x1 . x2 / (max(|x1|, eps) max(|x2|, eps)). As in PyTorch, the gradient of a norm is not cut where eps takes its
@@ -30,7 +30,7 @@ Tensor cosine_similarity(const Tensor& x1, const Tensor& x2, int64_t dim, double
   auto floating = [&](const Tensor& x) { return is_floating(x.dtype()) ? x : ops::to_dtype(x, common); };
   Tensor a = ops::expand(floating(x1), sizes), b = ops::expand(floating(x2), sizes);
   auto unit = [&](const Tensor& x) {
-    Tensor norm = vector_norm(x, 2, IntSpan(dims), true);
+    Tensor norm = distance_vector_norm(x, 2, IntSpan(dims), true);
     Tensor missing = ops::clamp(ops::sub(eps, ops::detach(norm)), 0.0);
     return ops::div(x, ops::add(norm, missing));
   };
@@ -38,7 +38,9 @@ Tensor cosine_similarity(const Tensor& x1, const Tensor& x2, int64_t dim, double
   return sizes.empty() ? products : ops::sum_dim(products, IntSpan(dims));
 }
 
-Tensor dist(const Tensor& self, const Tensor& other, Scalar p) { return vector_norm(ops::sub(self, other), p); }
+Tensor dist(const Tensor& self, const Tensor& other, Scalar p) {
+  return distance_vector_norm(ops::sub(self, other), p);
+}
 
 // Slices along dim with a greater norm are scaled down to it.
 Tensor renorm(const Tensor& self, Scalar p, int64_t dim, Scalar maxnorm) {
@@ -49,7 +51,7 @@ Tensor renorm(const Tensor& self, Scalar p, int64_t dim, Scalar maxnorm) {
   Dims others;
   for (int64_t k = 0; k < self.ndim(); ++k)
     if (k != d) others.push_back(k);
-  Tensor norm = vector_norm(self, p, others, true);
+  Tensor norm = distance_vector_norm(self, p, others, true);
   Tensor scale = ops::mul(ops::reciprocal(ops::add(norm, 1e-7)), maxnorm); // 1e-7 as PyTorch, against a division by 0
   return ops::mul(self, ops::where(ops::gt(norm, maxnorm), scale, ops::ones_like(scale)));
 }

@@ -158,7 +158,7 @@ int64_t size_of(const Term& t, int label) {
     if (t.labels[d] == label) return t.tensor.sizes()[d];
   return 1;
 }
-int64_t product(const Dims& sizes) { return checked_numel(sizes); }
+int64_t einsum_product(const Dims& sizes) { return checked_numel(sizes); }
 
 uint64_t set_of(const Labels& labels) {
   uint64_t s = 0;
@@ -210,7 +210,7 @@ Term contract(Term a, Term b, uint64_t wanted, const Labels& order) {
   };
   drop_ones(a, right);
   drop_ones(b, left);
-  if (product(summed_sizes) == 1) { // nothing is summed: a product of elements, laid out as one
+  if (einsum_product(summed_sizes) == 1) { // nothing is summed: a product of elements, laid out as one
     drop_ones(a, summed);
     drop_ones(b, summed);
     uint64_t rest = (in_a | in_b) & ~set_of(summed);
@@ -218,7 +218,8 @@ Term contract(Term a, Term b, uint64_t wanted, const Labels& order) {
       if (rest >> label & 1) all.push_back(label);
     return sum_out({ops::mul(arranged(a, {&all}), arranged(b, {&all})), all}, wanted);
   }
-  int64_t s = product(stack_sizes), m = product(left_sizes), k = product(summed_sizes), n = product(right_sizes);
+  int64_t s = einsum_product(stack_sizes), m = einsum_product(left_sizes), k = einsum_product(summed_sizes),
+          n = einsum_product(right_sizes);
   int64_t a_sizes[] = {s, m, k}, b_sizes[] = {s, k, n};
   Tensor x = ops::reshape(arranged(a, {&stack, &left, &summed}), IntSpan(a_sizes));
   Tensor y = ops::reshape(arranged(b, {&stack, &summed, &right}), IntSpan(b_sizes));
@@ -279,7 +280,7 @@ Tensor tensordot(const Tensor& first, const Tensor& second, IntSpan dims_a, IntS
              " and second has size ", y, " in dim ", dims_b[i]);
     k *= x;
   }
-  int64_t rows[] = {product(kept_a), k}, columns[] = {k, product(kept_b)};
+  int64_t rows[] = {einsum_product(kept_a), k}, columns[] = {k, einsum_product(kept_b)};
   Tensor left = ops::permute(a, order_a), right = ops::permute(b, order_b), out;
   static const Op scalar_product("dot"); // which autocast leaves in its dtype, as in PyTorch
   if (rows[0] == 1 && columns[1] == 1)

@@ -14,15 +14,16 @@ using namespace lapack;
 namespace {
 
 // Why what is declared here is computed by code.
-const char* const kCode = "a factorisation in place, with workspace and status";
+const char* const kLeastSquaresCode = "a factorisation in place, with workspace and status";
 
 using Four = std::tuple<Tensor, Tensor, Tensor, Tensor>;
 using Number = std::optional<double>;
 
 const KernelId kLeastSquares("lapack_least_squares");
-const Op pinv_op("_linalg_pinv"), lstsq_op("_linalg_lstsq"), svd_op("_linalg_svd"), eigh_op("_linalg_eigh"),
-    svdvals("linalg_svdvals"), eigvalsh("linalg_eigvalsh"), norm_op("linalg_matrix_norm"), inv_op("linalg_inv"),
-    norm_named("linalg_matrix_norm.str_ord");
+const Op pinv_op("_linalg_pinv"), lstsq_op("_linalg_lstsq"), least_squares_svd_op("_linalg_svd"),
+    least_squares_eigh_op("_linalg_eigh"), least_squares_svdvals("linalg_svdvals"),
+    least_squares_eigvalsh("linalg_eigvalsh"), least_squares_norm_op("linalg_matrix_norm"),
+    least_squares_inv_op("linalg_inv"), least_squares_norm_named("linalg_matrix_norm.str_ord");
 
 // --- pseudo-inverses
 
@@ -70,11 +71,11 @@ void pinv_raw(const Tensor& out, const Tensor& a, const Tensor& atol, const Tens
     return ops::where(kept, ops::reciprocal(values), ops::zeros_like(values));
   };
   if (hermitian) {
-    auto [w, v] = eigh_op.multi<2>(a, "L", true);
+    auto [w, v] = least_squares_eigh_op.multi<2>(a, "L", true);
     multiply_into(ops::mul(v, row(inverted(w))), adjoint(v), out);
     return;
   }
-  auto [u, s, vh] = svd_op.multi<3>(a, false, true);
+  auto [u, s, vh] = least_squares_svd_op.multi<3>(a, false, true);
   multiply_into(ops::mul(adjoint(vh), row(inverted(s))), adjoint(u), out);
 }
 
@@ -110,7 +111,7 @@ Tensor pinverse(const Tensor& a, double rcond) { return pinv(a, 0.0, rcond, fals
 Tensor rank_within(const Tensor& a, const Tolerances& t, bool hermitian) {
   Dims batch(batch_of(a));
   if (a.numel() == 0) return ops::zeros(batch, DType::Int64, a.device());
-  Tensor values = hermitian ? ops::abs(eigvalsh(ops::detach(a))) : svdvals(ops::detach(a));
+  Tensor values = hermitian ? ops::abs(least_squares_eigvalsh(ops::detach(a))) : least_squares_svdvals(ops::detach(a));
   int64_t last[] = {-1};
   return ops::sum_dim(ops::gt(values, threshold(values, t.atol, t.rtol)), IntSpan(last));
 }
@@ -147,8 +148,8 @@ Tensor cond(const Tensor& a, std::optional<Scalar> p) {
            "linalg.cond: got an invalid norm type: ", order, "; expected 1, -1, 2, -2, inf, -inf, 'fro' or 'nuc'");
   Dims batch(batch_of(a));
   if (a.numel() == 0) return ops::zeros(batch, real_dtype(a.dtype()), a.device());
-  if (std::abs(order) != 2) return cond_by_norms(a, [&](const Tensor& x) { return norm_op(x, order); });
-  Tensor s = svdvals(a), largest = ops::select(s, int64_t{-1}, int64_t{0}),
+  if (std::abs(order) != 2) return cond_by_norms(a, [&](const Tensor& x) { return least_squares_norm_op(x, order); });
+  Tensor s = least_squares_svdvals(a), largest = ops::select(s, int64_t{-1}, int64_t{0}),
          least = ops::select(s, int64_t{-1}, s.size(-1) - 1);
   return order > 0 ? ops::div(largest, least) : ops::div(least, largest);
 }
@@ -158,7 +159,7 @@ Tensor cond_named(const Tensor& a, const char* p) {
   TS_CHECK(!std::strcmp(p, "fro") || !std::strcmp(p, "nuc"), "linalg.cond: got an invalid norm type: ", p);
   Dims batch(batch_of(a));
   if (a.numel() == 0) return ops::zeros(batch, real_dtype(a.dtype()), a.device());
-  return cond_by_norms(a, [&](const Tensor& x) { return norm_named(x, p); });
+  return cond_by_norms(a, [&](const Tensor& x) { return least_squares_norm_named(x, p); });
 }
 
 // --- least squares
@@ -267,7 +268,7 @@ void declare_pinv() {
                                "largest) count as 0.";
   def("_linalg_pinv(Tensor self, Tensor atol, Tensor rtol, bool hermitian) -> Tensor")
       .rule<pinv_rule>()
-      .computation<pinv_raw>(kCode)
+      .computation<pinv_raw>(kLeastSquaresCode)
       .reads_host()
       .saves("self result")
       .gradient(pinv_gradient)
@@ -356,7 +357,7 @@ TS_OPERATORS(linalg_pinv) {
       "rank, "
       "Tensor singular_values)")
       .rule<lstsq_rule>()
-      .computation<lstsq_matrices, 4>(kCode)
+      .computation<lstsq_matrices, 4>(kLeastSquaresCode)
       .reads_host()
       .saves("self b result")
       .gradient(lstsq_gradient)

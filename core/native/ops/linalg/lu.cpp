@@ -13,13 +13,13 @@ using namespace lapack;
 namespace {
 
 // Why what is declared here is computed by code.
-const char* const kCode = "a factorisation in place, with workspace and status";
+const char* const kLuCode = "a factorisation in place, with workspace and status";
 
 using Pair = std::tuple<Tensor, Tensor>;
 using Triple = std::tuple<Tensor, Tensor, Tensor>;
 
 const KernelId kTriangular("lapack_triangular_solve"), kPermutation("lapack_permutation");
-const Op triangular("_linalg_solve_triangular"), lu_factor_ex_op("linalg_lu_factor_ex"), lu_left("_linalg_lu_solve"),
+const Op lu_triangular("_linalg_solve_triangular"), lu_factor_ex_op("linalg_lu_factor_ex"), lu_left("_linalg_lu_solve"),
     lu_unpack_op("lu_unpack"), permutation_op("_lu_permutation");
 
 // --- triangular systems
@@ -51,7 +51,7 @@ void solve_triangular(const Tensor& out, const Tensor& a, const Tensor& b, bool 
 
 void triangular_gradient(GradContext& c) {
   bool up = c.value<bool>(2), unit = c.value<bool>(3);
-  Tensor gb = triangular(adjoint(c.arg(0)), c.grad(), !up, unit);
+  Tensor gb = lu_triangular(adjoint(c.arg(0)), c.grad(), !up, unit);
   c.set(1, gb);
   if (!c.needs(0)) return;
   Tensor ga = ops::neg(ops::matmul(gb, adjoint(c.result())));
@@ -60,10 +60,10 @@ void triangular_gradient(GradContext& c) {
 
 // X A = B is A^T X^T = B^T.
 Tensor solve_triangular_any(const Tensor& a, const Tensor& b, bool upper, bool left, bool unit) {
-  if (left) return triangular(a, b, upper, unit);
+  if (left) return lu_triangular(a, b, upper, unit);
   check_matrix(a, "linalg.solve_triangular"), check_matrix(b, "linalg.solve_triangular", "B");
   check_square(a, "linalg.solve_triangular"), check_sides(a, b, false, "linalg.solve_triangular");
-  return transposed(triangular(transposed(a), transposed(b), !upper, unit));
+  return transposed(lu_triangular(transposed(a), transposed(b), !upper, unit));
 }
 
 Pair triangular_solve(const Tensor& b, const Tensor& a, bool upper, bool transpose, bool unit) {
@@ -72,7 +72,7 @@ Pair triangular_solve(const Tensor& b, const Tensor& a, bool upper, bool transpo
             "torch.triangular_solve is deprecated in favor of torch.linalg.solve_triangular and will be removed "
             "in a future PyTorch release.");
   check_matrix(a, "triangular_solve"), check_matrix(b, "triangular_solve", "b");
-  Tensor x = triangular(transpose ? transposed(a) : a, b, upper != transpose, unit);
+  Tensor x = lu_triangular(transpose ? transposed(a) : a, b, upper != transpose, unit);
   return {x, ops::clone(a)};
 }
 
@@ -97,7 +97,7 @@ void lu_factor_ex(const Tensor& lu, const Tensor& pivots, const Tensor& info, co
 
 // X of X U^H = B, which is conj(U) X^T = B^T.
 Tensor over_adjoint(const Tensor& u, const Tensor& b) {
-  return transposed(triangular(conjugate(u), transposed(b), true, false));
+  return transposed(lu_triangular(conjugate(u), transposed(b), true, false));
 }
 
 // With A = P L U square, P^T gA = L^-H (tril(L^H gL, -1) + triu(gU U^H)) U^-H.
@@ -109,11 +109,11 @@ Tensor lu_gradient(const Tensor& lu, const Tensor& g) {
   Tensor inner = slice(slice(g, -2, 0, k), -1, 0, k), gl = lower(inner, -1), gu = upper(inner);
   auto square = [&](const Tensor& gl, const Tensor& gu) {
     Tensor middle = ops::add(lower(ops::matmul(adjoint(l), gl), -1), upper(ops::matmul(gu, adjoint(u))));
-    return triangular(adjoint(l), over_adjoint(u, middle), true, true);
+    return lu_triangular(adjoint(l), over_adjoint(u, middle), true, true);
   };
   if (m == n) return square(gl, gu);
   if (m < n) {
-    Tensor u2 = slice(lu, -1, k, n), g2 = triangular(adjoint(l), slice(g, -1, k, n), true, true);
+    Tensor u2 = slice(lu, -1, k, n), g2 = lu_triangular(adjoint(l), slice(g, -1, k, n), true, true);
     Tensor g1 = square(ops::sub(gl, ops::matmul(g2, adjoint(u2))), gu);
     return ops::cat(std::vector<Tensor>{g1, g2}, int64_t{-1});
   }
@@ -216,14 +216,14 @@ void lu_solve_gradient(GradContext& c) {
   int64_t n = rows(lu);
   Tensor l = ops::add(lower(lu, -1), identity(n, lu)), u = upper(lu);
   if (!adjoint_of) {
-    Tensor y = ops::matmul(u, x), gy = triangular(adjoint(u), g, false, false);
-    Tensor gl = ops::matmul(triangular(adjoint(l), gy, true, true), adjoint(y));
+    Tensor y = ops::matmul(u, x), gy = lu_triangular(adjoint(u), g, false, false);
+    Tensor gl = ops::matmul(lu_triangular(adjoint(l), gy, true, true), adjoint(y));
     return c.set(0, ops::neg(ops::add(lower(gl, -1), upper(ops::matmul(gy, adjoint(x))))));
   }
   Tensor order = column(permutation_op(pivots, n));
   auto permuted = [&](const Tensor& t) { return ops::gather(t, int64_t{-2}, ops::expand(order, t.sizes())); };
-  Tensor z = permuted(x), w = ops::matmul(adjoint(l), z), gw = triangular(l, permuted(g), false, true);
-  Tensor gu = ops::matmul(w, adjoint(triangular(u, gw, true, false)));
+  Tensor z = permuted(x), w = ops::matmul(adjoint(l), z), gw = lu_triangular(l, permuted(g), false, true);
+  Tensor gu = ops::matmul(w, adjoint(lu_triangular(u, gw, true, false)));
   c.set(0, ops::neg(ops::add(lower(ops::matmul(z, adjoint(gw)), -1), upper(gu))));
 }
 
@@ -243,7 +243,7 @@ Tensor lu_solve_old(const Tensor& b, const Tensor& lu, const Tensor& pivots) {
 void declare_triangular() {
   def("_linalg_solve_triangular(Tensor self, Tensor B, bool upper, bool unitriangular) -> Tensor")
       .rule<solve_triangular_rule>()
-      .computation<solve_triangular>(kCode)
+      .computation<solve_triangular>(kLuCode)
       .saves("self result")
       .gradient(triangular_gradient)
       .hidden()
@@ -269,7 +269,7 @@ void declare_lu() {
   def("linalg_lu_factor_ex(Tensor A, *, bool pivot=True, bool check_errors=False) -> (Tensor LU, Tensor pivots, Tensor "
       "info)")
       .rule<lu_factor_ex_rule>()
-      .computation<lu_factor_ex, 3>(kCode)
+      .computation<lu_factor_ex, 3>(kLuCode)
       .reads_host()
       .saves("result result1")
       .gradient(lu_factor_gradient)
@@ -292,7 +292,7 @@ void declare_lu() {
       .doc("A (..., m, n) = P L U: a permutation, a lower triangle of unit diagonal, and an upper triangle.");
   def("_lu_permutation(Tensor pivots, int m) -> Tensor")
       .rule<permutation_rule>()
-      .computation<permutation>(kCode)
+      .computation<permutation>(kLuCode)
       .not_differentiable()
       .hidden()
       .doc("The order that rows have after the exchanges in pivots.");
@@ -306,7 +306,7 @@ void declare_lu() {
       .doc("P, L and U of lu_factor's results; those not asked for are empty.");
   def("_linalg_lu_solve(Tensor LU, Tensor pivots, Tensor B, bool adjoint=False) -> Tensor")
       .rule<lu_solve_rule>()
-      .computation<lu_solve_left>(kCode)
+      .computation<lu_solve_left>(kLuCode)
       .saves("LU pivots result")
       .gradient(lu_solve_gradient)
       .hidden()

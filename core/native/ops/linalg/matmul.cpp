@@ -12,7 +12,7 @@ namespace ts {
 namespace {
 
 // Why what is declared here is computed by code.
-const char* const kCode = "folds broadcast batches into the matrices that the entry point matmul takes";
+const char* const kMatmulCode = "folds broadcast batches into the matrices that the entry point matmul takes";
 
 const Op turned_product("_matmul_turned"), blended_inplace("_blended_");
 
@@ -51,7 +51,7 @@ void mm_gradient(GradContext& c) {
   if (c.needs(1)) c.set(1, turned_product(conjugate(c.arg(0)), c.grad(), true, false));
 }
 
-Tensor turned(const Tensor& t) { return ops::transpose(t, int64_t{-2}, int64_t{-1}); }
+Tensor matmul_turned(const Tensor& t) { return ops::transpose(t, int64_t{-2}, int64_t{-1}); }
 Tensor rows_of(const Tensor& t) {
   int64_t sizes[] = {checked_numel(t.sizes().first(t.sizes().size() - 1)), t.sizes().back()};
   return ops::reshape(t, IntSpan(sizes));
@@ -69,11 +69,11 @@ void matmul_gradient(GradContext& c) {
     a = ops::unsqueeze(a, int64_t{0});
     grad = ops::unsqueeze(grad, int64_t{-2});
   }
-  if (c.needs(0)) c.set(0, ops::reshape(sum_as(ops::matmul(grad, turned(b)), a.sizes()), c.sizes(0)));
+  if (c.needs(0)) c.set(0, ops::reshape(sum_as(ops::matmul(grad, matmul_turned(b)), a.sizes()), c.sizes(0)));
   if (!c.needs(1)) return;
   // One matrix shared by a stack: its gradient is one product over all rows.
   Tensor db = b.ndim() == 2 && a.ndim() > 2 ? turned_product(rows_of(a), rows_of(grad), true, false)
-                                            : sum_as(ops::matmul(turned(a), grad), b.sizes());
+                                            : sum_as(ops::matmul(matmul_turned(a), grad), b.sizes());
   c.set(1, ops::reshape(db, c.sizes(1)));
 }
 
@@ -86,8 +86,8 @@ Tensor bmm_rule(const Tensor& a, const Tensor& b) {
   return product_outline(a, b, "bmm");
 }
 void bmm_gradient(GradContext& c) {
-  if (c.needs(0)) c.set(0, ops::bmm(c.grad(), turned(conjugate(c.arg(1)))));
-  if (c.needs(1)) c.set(1, ops::bmm(turned(conjugate(c.arg(0))), c.grad()));
+  if (c.needs(0)) c.set(0, ops::bmm(c.grad(), matmul_turned(conjugate(c.arg(1)))));
+  if (c.needs(1)) c.set(1, ops::bmm(matmul_turned(conjugate(c.arg(0))), c.grad()));
 }
 
 Tensor mv(const Tensor& m, const Tensor& v) {
@@ -123,7 +123,7 @@ Tensor inner(const Tensor& a, const Tensor& b) {
     Tensor zero = ops::add(ops::sum(a), ops::sum(b));
     return ops::expand(ops::mul(zero, 0), sizes);
   }
-  return ops::reshape(ops::mm(rows_of(a), turned(rows_of(b))), sizes);
+  return ops::reshape(ops::mm(rows_of(a), matmul_turned(rows_of(b))), sizes);
 }
 Tensor outer(const Tensor& a, const Tensor& b) {
   TS_CHECK(a.ndim() == 1 && b.ndim() == 1, "outer: Expected 1-D arguments, but got shapes ", a.sizes(), " and ",
@@ -209,8 +209,8 @@ void blend_gradient(GradContext& c) {
   Scalar beta = c.value<Scalar>(3).conj(), alpha = c.value<Scalar>(4).conj();
   const Op& product = c.sizes(1).size() == 2 ? ops::mm : ops::bmm;
   if (c.needs(0)) c.set(0, sum_as(scaled(c.grad(), beta), c.sizes(0)));
-  if (c.needs(1)) c.set(1, scaled(product(c.grad(), turned(conjugate(c.arg(2)))), alpha));
-  if (c.needs(2)) c.set(2, scaled(product(turned(conjugate(c.arg(1))), c.grad()), alpha));
+  if (c.needs(1)) c.set(1, scaled(product(c.grad(), matmul_turned(conjugate(c.arg(2)))), alpha));
+  if (c.needs(2)) c.set(2, scaled(product(matmul_turned(conjugate(c.arg(1))), c.grad()), alpha));
 }
 
 Tensor add_scaled(const Tensor& self, const Tensor& product, Scalar beta, Scalar alpha) {
@@ -250,7 +250,7 @@ TS_OPERATORS(matmul) {
   def("matmul(Tensor self, Tensor other) -> Tensor")
       .facts("autocast:lower")
       .rule<matmul_rule>()
-      .computation<matmul>(kCode)
+      .computation<matmul>(kMatmulCode)
       .saves("self other")
       .gradient(matmul_gradient)
       .node_name(product_name)
@@ -260,7 +260,7 @@ TS_OPERATORS(matmul) {
   def("mm(Tensor self, Tensor mat2) -> Tensor")
       .facts("autocast:lower")
       .rule<mm_rule>()
-      .computation<matmul>(kCode)
+      .computation<matmul>(kMatmulCode)
       .saves("self mat2")
       .gradient(mm_gradient)
       .out(kSameDtype)
@@ -268,14 +268,14 @@ TS_OPERATORS(matmul) {
   def("bmm(Tensor self, Tensor mat2) -> Tensor")
       .facts("autocast:lower")
       .rule<bmm_rule>()
-      .computation<matmul>(kCode)
+      .computation<matmul>(kMatmulCode)
       .saves("self mat2")
       .gradient(bmm_gradient)
       .out(kSameDtype)
       .doc("Products of two stacks of matrices (B, M, K) and (B, K, N).");
   def("_matmul_turned(Tensor self, Tensor mat2, bool turn_self, bool turn_mat2) -> Tensor")
       .rule<turned_rule>()
-      .computation<multiply_turned>(kCode)
+      .computation<multiply_turned>(kMatmulCode)
       .saves("self mat2")
       .gradient(turned_gradient)
       .hidden()
@@ -316,7 +316,7 @@ TS_OPERATORS(matmul) {
   def("addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor")
       .facts("autocast:lower")
       .rule<addmm_rule>()
-      .computation<blend>(kCode)
+      .computation<blend>(kMatmulCode)
       .saves("mat1 mat2")
       .gradient(blend_gradient)
       .inplace()
@@ -326,7 +326,7 @@ TS_OPERATORS(matmul) {
       "bool use_gelu=False) -> Tensor")
       .facts("leaf")
       .rule<addmm_activation_rule>()
-      .computation<addmm_activation>(kCode)
+      .computation<addmm_activation>(kMatmulCode)
       .saves("self mat1 mat2")
       .gradient(traced_gradient<addmm_activation_parts>)
       .out()
@@ -334,7 +334,7 @@ TS_OPERATORS(matmul) {
   def("baddbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor")
       .facts("autocast:lower")
       .rule<baddbmm_rule>()
-      .computation<blend>(kCode)
+      .computation<blend>(kMatmulCode)
       .saves("batch1 batch2")
       .gradient(blend_gradient)
       .inplace()

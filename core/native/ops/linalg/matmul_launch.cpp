@@ -26,7 +26,7 @@ void product_of_parts(const Tensor& out, const Tensor& a, const Tensor& b) {
 }
 
 // With an addend, false when the kernel takes none.
-bool product(const Tensor& out, const Tensor& a, const Tensor& b, const Tensor& addend, int64_t work) {
+bool matmul_launch_product(const Tensor& out, const Tensor& a, const Tensor& b, const Tensor& addend, int64_t work) {
   Launch launch(kMatmul, out.device());
   launch.out(out).in(a).in(b).compute(accumulate_type(out.dtype())).work(work);
   if (addend.defined()) return launch.in(addend).run();
@@ -86,12 +86,12 @@ void launch_matmul(const Tensor& out, const Tensor& a, const Tensor& b, const Te
   int64_t work = work_of(out, a.sizes().back());
   if (add.defined()) {
     Tensor addend = raw_expand(add, out.sizes(), "matmul");
-    if (product(out, a, b, addend, work)) return;
-    product(out, a, b, {}, work);
+    if (matmul_launch_product(out, a, b, addend, work)) return;
+    matmul_launch_product(out, a, b, {}, work);
     ops::add_(out, addend);
     return;
   }
-  product(out, a, b, {}, work);
+  matmul_launch_product(out, a, b, {}, work);
 }
 
 bool multiply_program_into(const Tensor& out, const Tensor& a, const Tensor& b, const Tensor& add,
@@ -170,8 +170,8 @@ void launch_product(const Tensor& out, const Matrix& a, const Matrix& b) {
   int64_t sizes[] = {a.sizes[0], b.sizes[1]}, strides[] = {b.sizes[1], 1};
   if (a.sizes[1] == 0) return raw_fill(out, 0);
   if (is_complex(out.dtype())) {
-    product(as_matrix(out, sizes, strides), as_matrix(a.tensor, a.sizes, a.strides),
-            as_matrix(b.tensor, b.sizes, b.strides), {}, work_of(out, a.sizes[1]));
+    matmul_launch_product(as_matrix(out, sizes, strides), as_matrix(a.tensor, a.sizes, a.strides),
+                          as_matrix(b.tensor, b.sizes, b.strides), {}, work_of(out, a.sizes[1]));
     return;
   }
   Launch(kMatmul, out.device())

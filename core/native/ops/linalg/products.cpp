@@ -12,10 +12,10 @@ using namespace lapack;
 namespace {
 
 // Why what is declared here is computed by code.
-const char* const kCode = "squares as often as the largest norm asks for";
+const char* const kProductsCode = "squares as often as the largest norm asks for";
 
-const Op matrix_exp_op("linalg_matrix_exp"), inv_op("linalg_inv"), solve_op("linalg_solve"),
-    norm_op("linalg_matrix_norm"), solve_matrices("_linalg_solve"), diagonal_op("diagonal");
+const Op matrix_exp_op("linalg_matrix_exp"), products_inv_op("linalg_inv"), solve_op("linalg_solve"),
+    products_norm_op("linalg_matrix_norm"), products_solve_matrices("_linalg_solve"), diagonal_op("diagonal");
 
 // --- powers
 
@@ -30,7 +30,7 @@ Tensor matrix_power(const Tensor& self, int64_t n) {
   }
   TS_CHECK(n > 0 || is_differentiable(self.dtype()), op,
            ": Expected a floating point or complex tensor for a negative power, got ", self.dtype());
-  Tensor square = n < 0 ? inv_op(self) : self, power;
+  Tensor square = n < 0 ? products_inv_op(self) : self, power;
   uint64_t left = n < 0 ? 0 - static_cast<uint64_t>(n) : static_cast<uint64_t>(n);
   for (; left; left >>= 1) {
     if (left & 1) power = power.defined() ? ops::matmul(power, square) : square;
@@ -75,7 +75,7 @@ Tensor pade(const Tensor& a, std::span<const double> c) {
     odd = ops::add(odd, ops::mul(power, c[k + 1]));
   }
   Tensor u = ops::matmul(a, odd);
-  return solve_matrices.multi<4>(ops::sub(even, u), ops::add(even, u), true, false)[0];
+  return products_solve_matrices.multi<4>(ops::sub(even, u), ops::add(even, u), true, false)[0];
 }
 
 Tensor matrix_exp_rule(const Tensor& self) {
@@ -91,7 +91,7 @@ void matrix_exp(const Tensor& out, const Tensor& self) {
   Approximant best = approximant(a.dtype());
   // Each matrix is halved as often as it needs.
   static const Op log2("log2"), ceil("ceil"), exp2("exp2"), isfinite("isfinite");
-  Tensor norms = norm_op(a, 1);
+  Tensor norms = products_norm_op(a, 1);
   Tensor halvings = ops::clamp(ceil(log2(ops::div(norms, best.reach))), 0.0);
   halvings = ops::where(isfinite(halvings), halvings, 0.0);
   Tensor x = pade(ops::mul(a, column(column(exp2(ops::neg(halvings))))), best.coefficients);
@@ -189,7 +189,7 @@ Tensor tensorinv(const Tensor& self, int64_t ind) {
            product_of(rest), " != ", product_of(first));
   Dims turned(rest);
   for (int64_t s : first) turned.push_back(s);
-  return ops::reshape(inv_op(ops::reshape(self, Dims{product_of(rest), product_of(first)})), turned);
+  return ops::reshape(products_inv_op(ops::reshape(self, Dims{product_of(rest), product_of(first)})), turned);
 }
 
 Tensor tensorsolve(const Tensor& self, const Tensor& other, std::optional<IntSpan> dims) {
@@ -259,7 +259,7 @@ Tensor vecdot(const Tensor& x, const Tensor& y, int64_t dim) {
 Tensor diagonal(const Tensor& a, int64_t offset, int64_t dim1, int64_t dim2) {
   return diagonal_op(a, offset, dim1, dim2);
 }
-Tensor matmul(const Tensor& a, const Tensor& b) { return ops::matmul(a, b); }
+Tensor products_matmul(const Tensor& a, const Tensor& b) { return ops::matmul(a, b); }
 
 void declare_powers() {
   for (const char* schema :
@@ -276,7 +276,7 @@ void declare_powers() {
   def("linalg_matrix_exp(Tensor self) -> Tensor")
       .facts("stored:none")
       .rule<matrix_exp_rule>()
-      .computation<matrix_exp>(kCode)
+      .computation<matrix_exp>(kProductsCode)
       .reads_host()
       .saves("self")
       .gradient(matrix_exp_gradient)
@@ -330,7 +330,7 @@ void declare_arrangements() {
       .in("linalg")
       .doc("A view of the diagonals of the matrices in two dims.");
   def("linalg_matmul(Tensor self, Tensor other) -> Tensor")
-      .body<matmul>()
+      .body<products_matmul>()
       .out()
       .hidden()
       .in("linalg")

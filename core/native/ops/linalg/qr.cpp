@@ -16,12 +16,12 @@ using namespace lapack;
 namespace {
 
 // Why what is declared here is computed by code.
-const char* const kCode = "a factorisation in place, with workspace and status";
+const char* const kQrCode = "a factorisation in place, with workspace and status";
 
 using Pair = std::tuple<Tensor, Tensor>;
 
 const KernelId kQr("lapack_qr"), kReflectors("lapack_reflectors"), kApply("lapack_apply_reflectors");
-const Op qr_op("linalg_qr"), triangular("_linalg_solve_triangular"), reflectors_op("_householder_product"),
+const Op qr_op("linalg_qr"), qr_triangular("_linalg_solve_triangular"), reflectors_op("_householder_product"),
     ormqr_op("_ormqr");
 
 // --- QR
@@ -79,7 +79,7 @@ Tensor square_qr_gradient(const Tensor& q, const Tensor& r, const Tensor& gq, co
   Tensor x = upper(ops::sub(ops::matmul(gr, adjoint(r)), ops::matmul(adjoint(q), gq)));
   Tensor both = ops::sub(ops::add(x, adjoint(x)), diagonal_matrix(real_part(diagonal_of(x))));
   Tensor right = ops::add(gq, ops::matmul(q, both));
-  return transposed(triangular(conjugate(r), transposed(right), true, false)); // Y R^H = right
+  return transposed(qr_triangular(conjugate(r), transposed(right), true, false)); // Y R^H = right
 }
 // A wide matrix is [X Y] = Q [U V], where V = Q^H Y.
 void qr_gradient(GradContext& c) {
@@ -203,7 +203,7 @@ void declare_qr() {
   def("linalg_qr(Tensor A, str mode='reduced') -> (Tensor Q, Tensor R)")
       .facts("stored:none autocast:float32/-")
       .rule<qr_rule>()
-      .computation<qr, 2>(kCode)
+      .computation<qr, 2>(kQrCode)
       .saves("result result1")
       .gradient(qr_gradient)
       .out()
@@ -219,7 +219,7 @@ void declare_qr() {
   def("geqrf(Tensor self) -> (Tensor a, Tensor tau)")
       .facts("autocast:float32/-")
       .rule<geqrf_rule>()
-      .computation<geqrf, 2>(kCode)
+      .computation<geqrf, 2>(kQrCode)
       .gradient(no_gradient)
       .out()
       .doc("R of the QR decomposition with Q's reflectors below the diagonal, and their scales.");
@@ -230,7 +230,7 @@ void declare_reflectors() {
                                "the columns: Q from geqrf's results.";
   def("_householder_product(Tensor input, Tensor tau) -> Tensor")
       .rule<householder_rule>()
-      .computation<householder_raw>(kCode)
+      .computation<householder_raw>(kQrCode)
       .not_differentiable()
       .hidden()
       .doc(kDoc);
@@ -250,7 +250,7 @@ void declare_reflectors() {
       .doc(kDoc);
   def("_ormqr(Tensor self, Tensor input2, Tensor input3, bool left=True, bool transpose=False) -> Tensor")
       .rule<apply_rule>()
-      .computation<apply_raw>(kCode)
+      .computation<apply_raw>(kQrCode)
       .not_differentiable()
       .hidden()
       .doc("The product of all of Q and input3.");

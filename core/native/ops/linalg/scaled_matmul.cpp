@@ -12,13 +12,13 @@ namespace {
 
 constexpr const char* kOp = "_scaled_matmul";
 
-int64_t columns(const Tensor& t) { return t.size(1) * values_in(t.dtype()); }
+int64_t matrix_columns(const Tensor& t) { return t.size(1) * values_in(t.dtype()); }
 
 // A scale belongs to `block` rows and columns, the last ones to what is left.
 void check_scale(const Tensor& t, const Tensor& scale, IntSpan block, const char* which) {
   TS_CHECK(block.size() == 2 && block[0] > 0 && block[1] > 0, kOp, ": expected blocks of two positive sizes for ",
            which, ", got ", block);
-  const int64_t rows = (t.size(0) + block[0] - 1) / block[0], blocks = (columns(t) + block[1] - 1) / block[1];
+  const int64_t rows = (t.size(0) + block[0] - 1) / block[0], blocks = (matrix_columns(t) + block[1] - 1) / block[1];
   TS_CHECK(scale.ndim() == 2 && scale.size(0) == rows && scale.size(1) == blocks, kOp, ": expected scales of ", which,
            " of (", rows, ", ", blocks, ") for blocks of ", block, ", got ", scale.sizes());
   TS_CHECK(scale.dtype() == DType::Float32 || scale.dtype() == DType::Float8E8M0FNU ||
@@ -31,8 +31,9 @@ Tensor scaled_matmul_rule(const Tensor& a, const Tensor& b, const Tensor& scale_
   for (const Tensor* t : {&a, &b})
     TS_CHECK(t->ndim() == 2 && (is_narrow(t->dtype()) || is_packed(t->dtype())) && t->dtype() != DType::Float8E8M0FNU,
              kOp, ": expected matrices of float8, float6, float4, int4 or uint4, got ", t->dtype(), " of ", t->sizes());
-  TS_CHECK(columns(a) == columns(b), kOp, ": expected rows of a and of b (which comes transposed) as long, got ",
-           columns(a), " and ", columns(b));
+  TS_CHECK(matrix_columns(a) == matrix_columns(b), kOp,
+           ": expected rows of a and of b (which comes transposed) as long, got ", matrix_columns(a), " and ",
+           matrix_columns(b));
   TS_CHECK(dtype == DType::Float32 || is_half(dtype), kOp, ": expected a result of float32, bfloat16 or float16, got ",
            dtype);
   check_scale(a, scale_a, block_a, "a");
@@ -72,7 +73,7 @@ Tensor widened(const Tensor& t) {
   if (is_packed(t.dtype())) {
     Tensor high = ops::floor(ops::mul(codes, Scalar(0.0625)));
     std::vector<Tensor> halves{ops::sub(codes, ops::mul(high, Scalar(16.0))), high};
-    int64_t sizes[] = {t.size(0), columns(t)};
+    int64_t sizes[] = {t.size(0), matrix_columns(t)};
     codes = ops::reshape(ops::stack(halves, int64_t{-1}), IntSpan(sizes));
   }
   return from_codes(codes, format);
@@ -85,7 +86,7 @@ Tensor dequantized(const Tensor& t, const Tensor& scale, IntSpan block) {
   int64_t whole[] = {rows * block[0], blocks * block[1]};
   Tensor each = ops::reshape(ops::expand(ops::reshape(raw_cast(scale, DType::Float32), IntSpan(apart)), IntSpan(wide)),
                              IntSpan(whole));
-  each = ops::narrow(ops::narrow(each, int64_t{0}, int64_t{0}, t.size(0)), int64_t{1}, int64_t{0}, columns(t));
+  each = ops::narrow(ops::narrow(each, int64_t{0}, int64_t{0}, t.size(0)), int64_t{1}, int64_t{0}, matrix_columns(t));
   return ops::mul(values, each);
 }
 

@@ -13,10 +13,10 @@ using namespace lapack;
 namespace {
 
 // Why what is declared here is computed by code.
-const char* const kCode = "a factorisation in place, with workspace and status";
+const char* const kSolveCode = "a factorisation in place, with workspace and status";
 const KernelId kLu("lapack_lu"), kLuSolve("lapack_lu_solve");
 const Op solve_matrices("_linalg_solve"), inv_ex_op("linalg_inv_ex"), lu_solve_op("linalg_lu_solve"),
-    slogdet_op("_linalg_slogdet"), det_op("_linalg_det"), linalg_det_op("linalg_det"), svd_op("linalg_svd");
+    slogdet_op("_linalg_slogdet"), det_op("_linalg_det"), linalg_det_op("linalg_det"), solve_svd_op("linalg_svd");
 } // namespace
 
 namespace lapack {
@@ -223,7 +223,7 @@ void det_gradient(GradContext& c) {
   if (any_zero(c.result(0))) {
     // Derivatives of singular values have none where these are equal: those of minors are there.
     if (c.is_recorded() && rows(a) <= kMinors) return c.set(0, ops::mul(column(column(g)), conjugate(cofactors(a))));
-    auto [u, s, vh] = svd_op.multi<3>(a, false);
+    auto [u, s, vh] = solve_svd_op.multi<3>(a, false);
     Tensor turn = ops::mul(g, conjugate(ops::mul(linalg_det_op(u), linalg_det_op(vh))));
     Tensor scale = ops::mul(column(turn), products_of_others(s));
     return c.set(0, ops::matmul(u, ops::mul(column(scale), vh)));
@@ -278,7 +278,7 @@ TS_OPERATORS(linalg_solve) {
   def("_linalg_solve(Tensor A, Tensor B, bool left=True, bool check_errors=False) -> (Tensor result, Tensor LU, Tensor "
       "pivots, Tensor info)")
       .rule<solve_rule>()
-      .computation<solve_factors, 4>(kCode)
+      .computation<solve_factors, 4>(kSolveCode)
       .reads_host()
       .saves("A result result1 result2")
       .gradient(solve_gradient)
@@ -301,7 +301,7 @@ TS_OPERATORS(linalg_solve) {
   def("linalg_inv_ex(Tensor A, *, bool check_errors=False) -> (Tensor inverse, Tensor info)")
       .facts("stored:none autocast:float32/-")
       .rule<inv_ex_rule>()
-      .computation<inv_ex, 2>(kCode)
+      .computation<inv_ex, 2>(kSolveCode)
       .reads_host()
       .saves("result")
       .gradient(inv_gradient)
@@ -319,7 +319,7 @@ TS_OPERATORS(linalg_solve) {
   }
   def("_linalg_det(Tensor A) -> (Tensor result, Tensor LU, Tensor pivots)")
       .rule<det_rule>()
-      .computation<det_factors, 3>(kCode)
+      .computation<det_factors, 3>(kSolveCode)
       .saves("A result result1 result2")
       .gradient(det_gradient)
       .hidden()
@@ -331,7 +331,7 @@ TS_OPERATORS(linalg_solve) {
   }
   def("_linalg_slogdet(Tensor A) -> (Tensor sign, Tensor logabsdet, Tensor LU, Tensor pivots)")
       .rule<slogdet_rule>()
-      .computation<slogdet_factors, 4>(kCode)
+      .computation<slogdet_factors, 4>(kSolveCode)
       .saves("A result result2 result3")
       .gradient(slogdet_gradient)
       .hidden()

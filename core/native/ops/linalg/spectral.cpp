@@ -14,13 +14,14 @@ using namespace lapack;
 namespace {
 
 // Why what is declared here is computed by code.
-const char* const kCode = "a factorisation in place, with workspace and status";
+const char* const kSpectralCode = "a factorisation in place, with workspace and status";
 
 using Pair = std::tuple<Tensor, Tensor>;
 using Triple = std::tuple<Tensor, Tensor, Tensor>;
 
 const KernelId kSvd("lapack_svd"), kEigh("lapack_eigh"), kEig("lapack_eig");
-const Op svd_op("_linalg_svd"), eigh_op("_linalg_eigh"), eig_op("_linalg_eig"), solve_matrices("_linalg_solve");
+const Op svd_op("_linalg_svd"), eigh_op("_linalg_eigh"), eig_op("_linalg_eig"),
+    spectral_solve_matrices("_linalg_solve");
 
 std::string not_converged(int32_t info, const char* values) {
   if (info < 0) return "The algorithm failed to converge because the input matrix contained non-finite values.";
@@ -217,7 +218,7 @@ void eig_gradient(GradContext& c) {
   } else {
     g = ops::mul(column(c.grad(0)), vh);
   }
-  Tensor found = solve_matrices.multi<4>(vh, g, true, false)[0];
+  Tensor found = spectral_solve_matrices.multi<4>(vh, g, true, false)[0];
   c.set(0, is_complex(c.dtype(0)) ? found : real_part(found));
 }
 
@@ -230,7 +231,7 @@ template <bool vectors> Tensor eigvals(const Tensor& a) { return eig_op.multi<2>
 void declare_singular() {
   def("_linalg_svd(Tensor A, bool full_matrices, bool compute_uv) -> (Tensor U, Tensor S, Tensor Vh)")
       .rule<svd_rule>()
-      .computation<svd, 3>(kCode)
+      .computation<svd, 3>(kSpectralCode)
       .reads_host()
       .saves("result result1 result2")
       .gradient(svd_gradient)
@@ -263,7 +264,7 @@ void declare_singular() {
 void declare_eigen() {
   def("_linalg_eigh(Tensor A, str UPLO, bool compute_v) -> (Tensor eigenvalues, Tensor eigenvectors)")
       .rule<eigh_rule>()
-      .computation<eigh, 2>(kCode)
+      .computation<eigh, 2>(kSpectralCode)
       .reads_host()
       .saves("result result1")
       .gradient(eigh_gradient)
@@ -288,7 +289,7 @@ void declare_eigen() {
       .doc("Eigenvalues, ascending, of symmetric or Hermitian matrices, of which the triangle UPLO is read.");
   def("_linalg_eig(Tensor A, bool compute_v) -> (Tensor eigenvalues, Tensor eigenvectors)")
       .rule<eig_rule>()
-      .computation<eig, 2>(kCode)
+      .computation<eig, 2>(kSpectralCode)
       .reads_host()
       .saves("result result1")
       .gradient(eig_gradient)

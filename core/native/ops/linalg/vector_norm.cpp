@@ -18,7 +18,7 @@ namespace ts {
 namespace {
 
 // Why what is declared here is computed by code.
-const char* const kCode = "a reduction with a program before it, where the card takes one";
+const char* const kVectorNormCode = "a reduction with a program before it, where the card takes one";
 
 using OptionalDims = std::optional<IntSpan>;
 const Op vector_norm_op("linalg_vector_norm");
@@ -273,7 +273,7 @@ TS_OPERATORS(vector_norm) {
       "-> Tensor")
       .facts("stored:complex32 autocast:-/float32")
       .rule<vector_norm_rule>()
-      .computation<vector_norm>(kCode)
+      .computation<vector_norm>(kVectorNormCode)
       .reads_host()
       .saves("self result")
       .gradient(norm_gradient)
@@ -325,7 +325,7 @@ TS_OPERATORS(vector_norm) {
   def("logsumexp(Tensor self, int[1] dim, bool keepdim=False) -> Tensor")
       .facts("autocast:-/float32")
       .rule<logsumexp_rule>()
-      .computation<logsumexp>(kCode)
+      .computation<logsumexp>(kVectorNormCode)
       .saves("self result")
       .gradient(logsumexp_gradient)
       .out()

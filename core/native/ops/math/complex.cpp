@@ -14,7 +14,7 @@ namespace ts {
 namespace {
 
 // Why what is declared here is computed by code.
-const char* const kCode = "reads the parts of complex numbers as real ones";
+const char* const kComplexCode = "reads the parts of complex numbers as real ones";
 
 Tensor view_as_real(const Tensor& self) {
   TS_CHECK(is_complex(self.dtype()), "view_as_real: only supported for complex tensors, got ", self.dtype());
@@ -271,7 +271,7 @@ TS_OPERATORS(complex) {
       .doc("True where the imaginary part is 0; everywhere, of real dtypes.");
   def("_abs_complex(Tensor self) -> Tensor")
       .rule<abs_complex_rule>()
-      .computation<abs_complex>(kCode)
+      .computation<abs_complex>(kComplexCode)
       .gradient([](GradContext& c) { c.set(0, ops::mul(c.grad(), ops::sgn(c.arg(0)))); })
       .saves("self")
       .node_name("AbsBackward0")

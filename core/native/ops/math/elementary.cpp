@@ -16,7 +16,7 @@ namespace {
   "self * self * (0.2091827825412384 + self * self * (-0.023460810354558236 + self * self * (0.0017811455163728520 + " \
   "self * self * (-9.7662231263189327e-5 + self * self * 4.0499478466192442e-6)))))))"
 
-constexpr UnaryRow kRows[] = {
+constexpr UnaryRow kElementaryRows[] = {
     {"exp", "exp(self)", Promote::Float, "grad * result", "e to the power of self.", "autocast:-/float32"},
     {"exp2", "exp2(self)", Promote::Float, nullptr, "2 to the power of self."},
     {"expm1", "expm1(self)", Promote::Float, "grad * (result + 1)", "exp(self) - 1, accurate near 0.",
@@ -112,7 +112,7 @@ Tensor logit(const Tensor& self, std::optional<double> eps) {
 } // namespace
 
 TS_OPERATORS(elementary) {
-  declare_unary(kRows);
+  declare_unary(kElementaryRows);
   def("round.decimals(Tensor self, *, int decimals) -> Tensor")
       .body<round_decimals>()
       .inplace()

@@ -7,7 +7,7 @@
 namespace ts {
 namespace {
 
-const Op view_dtype("view.dtype"), isfinite("isfinite"), abs_op("abs"), exp2_op("exp2");
+const Op view_dtype("view.dtype"), float_parts_isfinite("isfinite"), abs_op("abs"), exp2_op("exp2");
 const Op shift_right("bitwise_right_shift"), neg_op("neg");
 
 DType bits_type(DType t) {
@@ -48,7 +48,7 @@ Parts frexp_rule(const Tensor& self) {
 }
 Parts frexp_parts(const Tensor& self) {
   Tensor x = raw_contiguous(self);
-  Tensor plain = ops::logical_or(ops::eq(x, Scalar(0)), ops::logical_not(isfinite(x)));
+  Tensor plain = ops::logical_or(ops::eq(x, Scalar(0)), ops::logical_not(float_parts_isfinite(x)));
   Tensor wide = raw_cast(ops::where(plain, ops::ones_like(x), x), DType::Float64);
   // Numbers below float64's normal range are brought into it first.
   Tensor small = ops::lt(abs_op(wide), Scalar(1e-300));

@@ -10,7 +10,7 @@ namespace ts {
 namespace {
 
 // Why what is declared here is computed by code.
-const char* const kCode = "broadcasts its operands and fetches numbers from the host";
+const char* const kIntegerCode = "broadcasts its operands and fetches numbers from the host";
 
 void check_integers(const Tensor& a, const Tensor& b, const char* op) {
   const Tensor both[] = {a, b}; // a bool beside an integer counts as one
@@ -87,7 +87,7 @@ TS_OPERATORS(integer) {
       .facts("kernel:gcd")
       .facts("elementwise")
       .rule<gcd_rule>()
-      .computation<gcd>(kCode)
+      .computation<gcd>(kIntegerCode)
       .reads_host()
       .not_differentiable()
       .inplace()

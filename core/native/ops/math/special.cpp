@@ -6,7 +6,7 @@
 namespace ts {
 namespace {
 
-constexpr UnaryRow kRows[] = {
+constexpr UnaryRow kSpecialRows[] = {
     {"special_entr", "select(self > 0, -self * log(self), select(self == 0, 0, select(self < 0, -inf, self)))",
      Promote::Float, "grad * (-log(self) - 1)", "-x log(x); 0 at 0, minus infinity left of it.", nullptr, nullptr, 0,
      true},
@@ -70,7 +70,7 @@ void declare_hidden(const UnaryRow& row, bool gradients) {
 } // namespace
 
 TS_OPERATORS(special) {
-  for (const UnaryRow& row : kRows) declare_hidden(row, true);
+  for (const UnaryRow& row : kSpecialRows) declare_hidden(row, true);
   for (const UnaryRow& row : kPlainRows) declare_hidden(row, false);
   def("i0(Tensor self) -> Tensor")
       .pointwise("select(abs(self) == inf, inf, i0e(self) * exp(abs(self)))")

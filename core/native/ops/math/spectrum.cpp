@@ -10,7 +10,7 @@ namespace ts {
 namespace {
 
 // Why what is declared here is computed by code.
-const char* const kCode = "tells the kernel the mirrored dims as bits";
+const char* const kSpectrumCode = "tells the kernel the mirrored dims as bits";
 
 const KernelId kMirror("mirror_spectrum");
 const Op conjugated("conj_physical"), rolled("roll");
@@ -54,7 +54,7 @@ TS_OPERATORS(spectrum) {
   def("_mirror_spectrum_(Tensor(a!) self, int[] dims, bool conjugate) -> Tensor(a!)")
       .facts("kernel:mirror_spectrum")
       .rule<mirror_rule>()
-      .computation<mirror, 0>(kCode)
+      .computation<mirror, 0>(kSpectrumCode)
       .not_differentiable()
       .hidden()
       .doc("Fills the second half of the last of dims with the first half at minus the frequencies, conjugated where "

@@ -15,7 +15,7 @@ namespace ts {
 namespace {
 
 const KernelId kAttention("scaled_dot_product_attention");
-const Op softmax_op("softmax"), dropout_op("dropout"), any_dims("any.dims"), whole_op("_attention");
+const Op attention_softmax_op("softmax"), attention_dropout_op("dropout"), any_dims("any.dims"), whole_op("_attention");
 
 // The lower triangle: query i sees keys up to i.
 Tensor causal_mask(int64_t queries, int64_t keys, Device device) {
@@ -74,7 +74,7 @@ Tensor attention(const Tensor& query, const Tensor& key, const Tensor& value, co
     if (Tensor out = attention_by_rows(query, k, v, mask, is_causal, scale, dropout_p); out.defined()) return out;
   }
   Tensor weights = attention_weights(attention_scores(query, k, mask, is_causal, scale));
-  if (dropout_p > 0) return ops::matmul(dropout_op(weights, dropout_p, true), v);
+  if (dropout_p > 0) return ops::matmul(attention_dropout_op(weights, dropout_p, true), v);
   Tensor result = ops::matmul(weights, v), wanted = attention_outline(query, v);
   bool heads_inside = wanted.ndim() == 4 && wanted.strides()[1] < wanted.strides()[2];
   if (!heads_inside || !same(result.sizes(), wanted.sizes())) return result;
@@ -132,7 +132,7 @@ AttentionScores attention_scores(const Tensor& q, const Tensor& k, const Tensor&
 }
 
 Tensor attention_weights(const AttentionScores& s) {
-  Tensor weights = softmax_op(s.scores, int64_t{-1});
+  Tensor weights = attention_softmax_op(s.scores, int64_t{-1});
   if (!s.allowed.defined()) return weights;
   int64_t last[] = {-1};
   return ops::masked_fill(weights, ops::logical_not(any_dims(s.allowed, IntSpan(last), true)), 0.0);

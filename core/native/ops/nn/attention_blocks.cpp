@@ -15,7 +15,7 @@ namespace ts {
 namespace {
 
 const KernelId kForward("attention_blocks");
-const Op forward_op("attention_blocks"), backward_op("attention_blocks_backward");
+const Op attention_blocks_forward_op("attention_blocks"), attention_blocks_backward_op("attention_blocks_backward");
 using Two = std::tuple<Tensor, Tensor>;
 using Three = std::tuple<Tensor, Tensor, Tensor>;
 
@@ -28,7 +28,7 @@ Dims with(Dims batch, int64_t rows, int64_t cols) {
 
 Dims scores_sizes(const Tensor& q, const Tensor& k) { return with(batch_of(q), q.size(-2), k.size(-2)); }
 
-void check(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask, bool is_causal) {
+void attention_blocks_check(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask, bool is_causal) {
   check_attention_operands(q, k, v);
   TS_CHECK(same(batch_of(q), batch_of(k)) && same(batch_of(q), batch_of(v)),
            "attention_blocks: expected query, key and value of the same batch sizes, got ", q.sizes(), ", ", k.sizes(),
@@ -40,7 +40,7 @@ void check(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask
            IntSpan(scores_sizes(q, k)), ", got ", mask.sizes(), "; try mask.expand()");
 }
 
-Dims statistics_sizes(const Tensor& q) {
+Dims attention_blocks_statistics_sizes(const Tensor& q) {
   Dims rows = batch_of(q);
   rows.push_back(q.size(-2));
   return rows;
@@ -48,8 +48,8 @@ Dims statistics_sizes(const Tensor& q) {
 
 Two attention_blocks_rule(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask, bool is_causal,
                           double) {
-  check(q, k, v, mask, is_causal);
-  return {attention_outline(q, v), outline(statistics_sizes(q), accumulate_type(q), q.device())};
+  attention_blocks_check(q, k, v, mask, is_causal);
+  return {attention_outline(q, v), outline(attention_blocks_statistics_sizes(q), accumulate_type(q), q.device())};
 }
 Two attention_blocks_parts(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask, bool is_causal,
                            double scale) {
@@ -91,8 +91,8 @@ Three traced_backward(const Tensor& grad, const Tensor& query, const Tensor& key
 
 Three attention_blocks_backward_rule(const Tensor& grad, const Tensor& q, const Tensor& k, const Tensor& v,
                                      const Tensor& mask, const Tensor& out, const Tensor& lse, bool is_causal, double) {
-  check(q, k, v, mask, is_causal);
-  Dims result = with(batch_of(q), q.size(-2), v.sizes().back()), rows = statistics_sizes(q);
+  attention_blocks_check(q, k, v, mask, is_causal);
+  Dims result = with(batch_of(q), q.size(-2), v.sizes().back()), rows = attention_blocks_statistics_sizes(q);
   TS_CHECK(same(grad.sizes(), result) && same(out.sizes(), result) && grad.dtype() == q.dtype() &&
                out.dtype() == q.dtype(),
            "attention_blocks_backward: expected grad and result of shape ", IntSpan(result), " in ", q.dtype(),
@@ -105,8 +105,8 @@ Three attention_blocks_backward_rule(const Tensor& grad, const Tensor& q, const 
 }
 void attention_gradient(GradContext& c) {
   TS_CHECK(!c.has_grad(1), "attention_blocks: logsumexp has no gradient; compute it from the scores instead");
-  auto [dq, dk, dv] = backward_op.multi<3>(c.grad(), c.arg(0), c.arg(1), c.arg(2), c.arg(3), c.result(0), c.result(1),
-                                           c.value(4), c.value(5));
+  auto [dq, dk, dv] = attention_blocks_backward_op.multi<3>(c.grad(), c.arg(0), c.arg(1), c.arg(2), c.arg(3),
+                                                            c.result(0), c.result(1), c.value(4), c.value(5));
   c.set(0, dq);
   c.set(1, dk);
   c.set(2, dv);
@@ -121,7 +121,7 @@ Tensor attention_by_blocks(const Tensor& q, const Tensor& k, const Tensor& v, co
   if (!backend_of(q.device()).kernel(kForward, q.device().index)) return {};
   // Kernels read a mask of the scores' sizes, by zero strides.
   Tensor m = mask.defined() ? ops::expand(mask, scores_sizes(q, k)) : mask;
-  return forward_op.multi<2>(q, k, v, m, is_causal, scale)[0];
+  return attention_blocks_forward_op.multi<2>(q, k, v, m, is_causal, scale)[0];
 }
 
 TS_OPERATORS(attention_blocks) {

@@ -18,9 +18,9 @@ namespace ts {
 namespace {
 
 // Why what is declared here is computed by code.
-const char* const kCode = "walks over blocks of queries";
+const char* const kAttentionRowsCode = "walks over blocks of queries";
 
-const Op rows_op("attention_rows"), rows_backward_op("attention_rows_backward"), softmax_op("softmax"),
+const Op rows_op("attention_rows"), rows_backward_op("attention_rows_backward"), attention_rows_softmax_op("softmax"),
     apply_dropout("_dropout_apply");
 using Two = std::tuple<Tensor, Tensor>;
 using Four = std::tuple<Tensor, Tensor, Tensor, Tensor>;
@@ -28,7 +28,7 @@ using Four = std::tuple<Tensor, Tensor, Tensor, Tensor>;
 constexpr int64_t kHeld = 1 << 22; // scores that may be held at once
 constexpr int64_t kLastDim = -1, kRowDim = -2;
 
-Tensor turned(const Tensor& t) { return ops::transpose(t, kRowDim, kLastDim); }
+Tensor attention_rows_turned(const Tensor& t) { return ops::transpose(t, kRowDim, kLastDim); }
 Tensor rows_between(const Tensor& t, int64_t begin, int64_t end) {
   return begin == 0 && end == t.size(-2) ? t : ops::narrow(t, kRowDim, begin, end - begin);
 }
@@ -123,8 +123,8 @@ Four attention_rows_backward(const Tensor& grad, const Tensor& query, const Tens
   for (int64_t begin = 0; begin < q.size(-2); begin += rows.step()) {
     int64_t end = std::min(q.size(-2), begin + rows.step()), keys = rows.keys_of(end);
     Tensor weights = rows.weights(begin, end), g_rows = rows_between(g, begin, end);
-    add_rows(dv, ops::matmul(turned(rows.dropped(weights, begin, place)), g_rows));
-    Tensor d_weights = rows.dropped(ops::matmul(g_rows, turned(rows_between(v, 0, keys))), begin, place);
+    add_rows(dv, ops::matmul(attention_rows_turned(rows.dropped(weights, begin, place)), g_rows));
+    Tensor d_weights = rows.dropped(ops::matmul(g_rows, attention_rows_turned(rows_between(v, 0, keys))), begin, place);
     Tensor centre = ops::sum_dim(ops::mul(weights, d_weights), IntSpan(last), true);
     Tensor slopes = ops::mul(weights, ops::sub(d_weights, centre));
     if (of_mask) {
@@ -138,7 +138,7 @@ Four attention_rows_backward(const Tensor& grad, const Tensor& query, const Tens
     }
     slopes = ops::mul(slopes, scale);
     dq.push_back(ops::matmul(slopes, rows_between(k, 0, keys)));
-    add_rows(dk, ops::matmul(turned(slopes), rows_between(q, begin, end)));
+    add_rows(dk, ops::matmul(attention_rows_turned(slopes), rows_between(q, begin, end)));
   }
   if (!d_mask_rows.empty()) d_mask = d_mask_rows.size() == 1 ? d_mask_rows[0] : ops::cat(d_mask_rows, kRowDim);
   Tensor dq_all = dq.size() == 1 ? dq[0] : ops::cat(dq, kRowDim);
@@ -172,7 +172,7 @@ TS_OPERATORS(attention_rows) {
       "dropout_p) -> (Tensor, Tensor)")
       .node_name("ScaledDotProductAttentionBackward0")
       .rule<attention_rows_rule>()
-      .computation<attention_rows, 2>(kCode)
+      .computation<attention_rows, 2>(kAttentionRowsCode)
       .random()
       .saves("query key value attn_mask result1")
       .gradient(rows_gradient)

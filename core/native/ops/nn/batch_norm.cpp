@@ -10,7 +10,7 @@
 namespace ts {
 namespace {
 
-const Op forward_op("native_batch_norm"), backward_op("native_batch_norm_backward");
+const Op batch_norm_forward_op("native_batch_norm"), batch_norm_backward_op("native_batch_norm_backward");
 using Three = std::tuple<Tensor, Tensor, Tensor>;
 
 struct Channels {
@@ -47,12 +47,13 @@ void blend_into(const Tensor& running, const Tensor& batch, double momentum) {
   raw_copy(running, mixed);
 }
 
-Tensor outline_as(const Tensor& input) {
+Tensor batch_norm_outline_as(const Tensor& input) {
   return outline_in_layout(input.sizes(), input.dtype(), input.device(), is_channels_last(input));
 }
 
-Three forward_parts(const Tensor& input, const Tensor& weight, const Tensor& bias, const Tensor& running_mean,
-                    const Tensor& running_var, bool training, double momentum, double eps) {
+Three batch_norm_forward_parts(const Tensor& input, const Tensor& weight, const Tensor& bias,
+                               const Tensor& running_mean, const Tensor& running_var, bool training, double momentum,
+                               double eps) {
   Channels c(input.sizes());
   if (input.numel() == 0) {
     Tensor nothing = filled(Dims{c.count}, 0.0, accumulate_type(input), input.device());
@@ -77,8 +78,8 @@ Three forward_parts(const Tensor& input, const Tensor& weight, const Tensor& bia
   return {y, mean, rstd};
 }
 
-Three forward_rule(const Tensor& input, const Tensor& weight, const Tensor& bias, const Tensor& running_mean,
-                   const Tensor& running_var, bool training, double, double) {
+Three batch_norm_forward_rule(const Tensor& input, const Tensor& weight, const Tensor& bias, const Tensor& running_mean,
+                              const Tensor& running_var, bool training, double, double) {
   check_input(input);
   check_channel_vector(weight, input, "weight");
   check_channel_vector(bias, input, "bias");
@@ -90,11 +91,12 @@ Three forward_rule(const Tensor& input, const Tensor& weight, const Tensor& bias
            "batch_norm: expected running_mean and running_var when not training");
   int64_t channels[] = {input.size(1)};
   DType wide = accumulate_type(input);
-  return {outline_as(input), outline(channels, wide, input.device()), outline(channels, wide, input.device())};
+  return {batch_norm_outline_as(input), outline(channels, wide, input.device()),
+          outline(channels, wide, input.device())};
 }
 
-Three backward_parts(const Tensor& grad, const Tensor& input, const Tensor& weight, const Tensor& mean,
-                     const Tensor& rstd_saved, bool training) {
+Three batch_norm_backward_parts(const Tensor& grad, const Tensor& input, const Tensor& weight, const Tensor& mean,
+                                const Tensor& rstd_saved, bool training) {
   Channels c(input.sizes());
   Tensor x = widened(input), g = widened(grad);
   Tensor centered = ops::sub(x, training ? ops::mean_dim(x, c.others, true) : ops::detach(c.beside(mean)));
@@ -111,8 +113,8 @@ Three backward_parts(const Tensor& grad, const Tensor& input, const Tensor& weig
   return {dx, as_dtype(ops::sum_dim(ops::mul(g, xhat), c.others), kept), as_dtype(ops::sum_dim(g, c.others), kept)};
 }
 
-Three backward_rule(const Tensor& grad, const Tensor& input, const Tensor& weight, const Tensor& mean,
-                    const Tensor& rstd, bool) {
+Three batch_norm_backward_rule(const Tensor& grad, const Tensor& input, const Tensor& weight, const Tensor& mean,
+                               const Tensor& rstd, bool) {
   check_input(input);
   check_channel_vector(weight, input, "weight");
   int64_t channels[] = {input.size(1)};
@@ -125,12 +127,14 @@ Three backward_rule(const Tensor& grad, const Tensor& input, const Tensor& weigh
              "native_batch_norm_backward: expected statistics of shape ", IntSpan(channels), " in ", wide, ", got ",
              t->dtype(), t->sizes());
   DType kept = parameter_type(input, weight);
-  return {outline_as(input), outline(channels, kept, input.device()), outline(channels, kept, input.device())};
+  return {batch_norm_outline_as(input), outline(channels, kept, input.device()),
+          outline(channels, kept, input.device())};
 }
 
 void batch_norm_gradient(GradContext& c) {
   no_gradient_by(c, {3, 4}); // the running statistics
-  auto [dx, dw, db] = backward_op.multi<3>(c.grad(), c.arg(0), c.arg(1), c.result(1), c.result(2), c.value(5));
+  auto [dx, dw, db] =
+      batch_norm_backward_op.multi<3>(c.grad(), c.arg(0), c.arg(1), c.result(1), c.result(2), c.value(5));
   if (c.needs(0)) c.set(0, dx);
   if (c.needs(1)) c.set(1, as_dtype(dw, c.dtype(1)));
   if (c.needs(2)) c.set(2, as_dtype(db, c.dtype(2)));
@@ -146,7 +150,7 @@ Tensor batch_norm(const Tensor& input, const Tensor& running_mean, const Tensor&
                    input.sizes());
     TS_CHECK_VALUE(eps > 0, "batch_norm: eps must be positive during training, but got ", eps);
   }
-  return forward_op(input, weight, bias, running_mean, running_var, training, momentum, eps);
+  return batch_norm_forward_op(input, weight, bias, running_mean, running_var, training, momentum, eps);
 }
 
 } // namespace
@@ -164,13 +168,13 @@ TS_OPERATORS(batch_norm) {
            "into running_mean and running_var (unbiased variance) by momentum; otherwise the running ones are used.");
   def("native_batch_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor(a!)? running_mean, Tensor(b!)? "
       "running_var, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor)")
-      .rule<forward_rule>()
+      .rule<batch_norm_forward_rule>()
       .kernel(
           "native_batch_norm",
           "input: layout leads; weight bias: contiguous parameter; running_mean running_var: contiguous accumulate if "
           "training",
           "training, momentum, eps")
-      .decompose<forward_parts>()
+      .decompose<batch_norm_forward_parts>()
       .writes_where("training")
       .saves("input weight result1 result2")
       .gradient(batch_norm_gradient)
@@ -178,13 +182,13 @@ TS_OPERATORS(batch_norm) {
       .doc("batch_norm, with the mean and 1 / sqrt(var + eps) used for each channel.");
   def("native_batch_norm_backward(Tensor grad, Tensor input, Tensor? weight, Tensor save_mean, Tensor save_rstd, bool "
       "training) -> (Tensor, Tensor, Tensor)")
-      .rule<backward_rule>()
+      .rule<batch_norm_backward_rule>()
       .kernel("native_batch_norm_backward",
               "grad: layout; input: layout leads; weight: contiguous parameter; save_mean save_rstd: contiguous",
               "training")
-      .decompose<backward_parts>()
+      .decompose<batch_norm_backward_parts>()
       .saves("grad input weight save_mean save_rstd")
-      .gradient(traced_gradient<backward_parts>)
+      .gradient(traced_gradient<batch_norm_backward_parts>)
       .hidden()
       .doc("Gradients of native_batch_norm's first result by input, weight and bias.");
 }

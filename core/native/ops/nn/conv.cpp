@@ -9,8 +9,8 @@
 namespace ts {
 namespace {
 
-const Op convolution_op("convolution"), backward_input_op("convolution_backward_input"),
-    backward_weight_op("convolution_backward_weight");
+const Op conv_convolution_op("convolution"), conv_backward_input_op("convolution_backward_input"),
+    conv_backward_weight_op("convolution_backward_weight");
 
 Tensor with_sizes(const Tensor& contiguous, IntSpan sizes) {
   return alias(contiguous, sizes, contiguous_strides(sizes), contiguous->byte_offset);
@@ -78,7 +78,7 @@ void convolution(const Tensor& out, const Tensor& input, const Tensor& weight, c
                  IntSpan padding, IntSpan dilation, int64_t groups) {
   ConvShape s = conv_shape(stride, padding, dilation, groups, input.sizes().size() - 2, "convolution");
   if (is_complex(input.dtype())) {
-    Tensor y = by_parts(convolution_op, input, weight, Value(), stride, padding, dilation, groups);
+    Tensor y = by_parts(conv_convolution_op, input, weight, Value(), stride, padding, dilation, groups);
     Dims per_channel(s.stride.size() + 1, 1);
     per_channel[0] = out.sizes()[1];
     return raw_copy(out, bias.defined() ? ops::add(y, with_sizes(raw_contiguous(bias), per_channel)) : y);
@@ -93,27 +93,27 @@ void convolution(const Tensor& out, const Tensor& input, const Tensor& weight, c
   convolve_columns(out, input, weight, bias.defined() ? raw_contiguous(bias) : bias, s);
 }
 
-void check_grad(const Tensor& grad, IntSpan want, const char* op) {
+void conv_check_grad(const Tensor& grad, IntSpan want, const char* op) {
   TS_CHECK(same(grad.sizes(), want), op, ": expected grad of shape ", want, ", got ", grad.sizes());
 }
 
-Tensor backward_input_rule(const Tensor& grad, const Tensor& weight, IntSpan input_size, IntSpan stride,
-                           IntSpan padding, IntSpan dilation, int64_t groups) {
+Tensor conv_backward_input_rule(const Tensor& grad, const Tensor& weight, IntSpan input_size, IntSpan stride,
+                                IntSpan padding, IntSpan dilation, int64_t groups) {
   const char* op = "convolution_backward_input";
   check_same_dtype(grad, weight, op);
   check_floating(grad, op);
   TS_CHECK(input_size.size() >= 3, op, ": expected input_size (N, C, spatial...), got ", input_size);
   ConvShape s = conv_shape(stride, padding, dilation, groups, input_size.size() - 2, op);
-  check_grad(grad, conv_output_sizes(input_size, weight.sizes(), s, op), op);
+  conv_check_grad(grad, conv_output_sizes(input_size, weight.sizes(), s, op), op);
   return outline_in_layout(input_size, grad.dtype(), grad.device(), is_channels_last(grad) || is_channels_last(weight));
 }
 
-void backward_input(const Tensor& out, const Tensor& grad, const Tensor& weight, IntSpan input_size, IntSpan stride,
-                    IntSpan padding, IntSpan dilation, int64_t groups) {
+void conv_backward_input(const Tensor& out, const Tensor& grad, const Tensor& weight, IntSpan input_size,
+                         IntSpan stride, IntSpan padding, IntSpan dilation, int64_t groups) {
   const char* op = "convolution_backward_input";
   if (grad.numel() == 0) return raw_fill(out, 0);
   if (is_complex(grad.dtype()))
-    return raw_copy(out, by_parts(backward_input_op, grad, weight, input_size, stride, padding, dilation, groups));
+    return raw_copy(out, by_parts(conv_backward_input_op, grad, weight, input_size, stride, padding, dilation, groups));
   ConvShape s = conv_shape(stride, padding, dilation, groups, input_size.size() - 2, op);
   Columns c = columns_of(grad.sizes(), weight.sizes(), groups);
   Tensor turned = raw_transpose(with_sizes(raw_contiguous(weight), c.weights()), 1, 2);
@@ -127,22 +127,23 @@ void backward_input(const Tensor& out, const Tensor& grad, const Tensor& weight,
   raw_copy(out, sum_windows(raw_cast(with_sizes(windows, spread), accumulate_type(out)), s, kernel, input_size));
 }
 
-Tensor backward_weight_rule(const Tensor& grad, const Tensor& input, IntSpan weight_size, IntSpan stride,
-                            IntSpan padding, IntSpan dilation, int64_t groups) {
+Tensor conv_backward_weight_rule(const Tensor& grad, const Tensor& input, IntSpan weight_size, IntSpan stride,
+                                 IntSpan padding, IntSpan dilation, int64_t groups) {
   const char* op = "convolution_backward_weight";
   check_same_dtype(grad, input, op);
   check_floating(grad, op);
   TS_CHECK(input.ndim() >= 3, op, ": expected an input (N, C, spatial...), got shape ", input.sizes());
   ConvShape s = conv_shape(stride, padding, dilation, groups, input.sizes().size() - 2, op);
-  check_grad(grad, conv_output_sizes(input.sizes(), weight_size, s, op), op);
+  conv_check_grad(grad, conv_output_sizes(input.sizes(), weight_size, s, op), op);
   return outline_in_layout(weight_size, grad.dtype(), grad.device(), false);
 }
 
-void backward_weight(const Tensor& out, const Tensor& grad, const Tensor& input, IntSpan weight_size, IntSpan stride,
-                     IntSpan padding, IntSpan dilation, int64_t groups) {
+void conv_backward_weight(const Tensor& out, const Tensor& grad, const Tensor& input, IntSpan weight_size,
+                          IntSpan stride, IntSpan padding, IntSpan dilation, int64_t groups) {
   if (grad.numel() == 0 || input.numel() == 0) return raw_fill(out, 0);
   if (is_complex(grad.dtype()))
-    return raw_copy(out, by_parts(backward_weight_op, grad, input, weight_size, stride, padding, dilation, groups));
+    return raw_copy(out,
+                    by_parts(conv_backward_weight_op, grad, input, weight_size, stride, padding, dilation, groups));
   ConvShape s = conv_shape(stride, padding, dilation, groups, input.sizes().size() - 2, "convolution_backward_weight");
   Columns c = columns_of(grad.sizes(), weight_size, groups);
   Tensor columns = gather_columns(input, weight_size, grad.sizes(), s, c);
@@ -169,24 +170,28 @@ Tensor channel_sums(const Tensor& grad) {
 void convolution_gradient(GradContext& c) {
   Geometry g(c);
   if (c.needs(0))
-    c.set(0, backward_input_op(c.grad(), conjugate(c.arg(1)), c.sizes(0), g.stride, g.padding, g.dilation, g.groups));
+    c.set(0,
+          conv_backward_input_op(c.grad(), conjugate(c.arg(1)), c.sizes(0), g.stride, g.padding, g.dilation, g.groups));
   if (c.needs(1))
-    c.set(1, backward_weight_op(c.grad(), conjugate(c.arg(0)), c.sizes(1), g.stride, g.padding, g.dilation, g.groups));
+    c.set(1, conv_backward_weight_op(c.grad(), conjugate(c.arg(0)), c.sizes(1), g.stride, g.padding, g.dilation,
+                                     g.groups));
   if (c.needs(2)) c.set(2, channel_sums(c.grad()));
 }
-void backward_input_gradient(GradContext& c) {
+void conv_backward_input_gradient(GradContext& c) {
   Geometry g(c);
   if (c.needs(0))
-    c.set(0, convolution_op(c.grad(), conjugate(c.arg(1)), Value(), g.stride, g.padding, g.dilation, g.groups));
+    c.set(0, conv_convolution_op(c.grad(), conjugate(c.arg(1)), Value(), g.stride, g.padding, g.dilation, g.groups));
   if (c.needs(1))
-    c.set(1, backward_weight_op(conjugate(c.arg(0)), c.grad(), c.sizes(1), g.stride, g.padding, g.dilation, g.groups));
+    c.set(1, conv_backward_weight_op(conjugate(c.arg(0)), c.grad(), c.sizes(1), g.stride, g.padding, g.dilation,
+                                     g.groups));
 }
-void backward_weight_gradient(GradContext& c) {
+void conv_backward_weight_gradient(GradContext& c) {
   Geometry g(c);
   if (c.needs(0))
-    c.set(0, convolution_op(conjugate(c.arg(1)), c.grad(), Value(), g.stride, g.padding, g.dilation, g.groups));
+    c.set(0, conv_convolution_op(conjugate(c.arg(1)), c.grad(), Value(), g.stride, g.padding, g.dilation, g.groups));
   if (c.needs(1))
-    c.set(1, backward_input_op(conjugate(c.arg(0)), c.grad(), c.sizes(1), g.stride, g.padding, g.dilation, g.groups));
+    c.set(1,
+          conv_backward_input_op(conjugate(c.arg(0)), c.grad(), c.sizes(1), g.stride, g.padding, g.dilation, g.groups));
 }
 
 } // namespace
@@ -207,24 +212,24 @@ TS_OPERATORS(conv) {
            "plus bias (O).");
   def("convolution_backward_input(Tensor grad, Tensor weight, int[] input_size, int[] stride, int[] padding, int[] "
       "dilation, int groups) -> Tensor")
-      .rule<backward_input_rule>()
+      .rule<conv_backward_input_rule>()
       .kernel("convolution_backward_input", "grad: layout leads; weight: contiguous leads",
               "input_size, stride each grad, padding each grad, dilation each grad, groups")
       .heavy()
-      .decompose<backward_input>()
+      .decompose<conv_backward_input>()
       .saves("grad weight")
-      .gradient(backward_input_gradient)
+      .gradient(conv_backward_input_gradient)
       .hidden()
       .doc("Gradient of convolution by its input; also the transposed convolution of grad.");
   def("convolution_backward_weight(Tensor grad, Tensor input, int[] weight_size, int[] stride, int[] padding, int[] "
       "dilation, int groups) -> Tensor")
-      .rule<backward_weight_rule>()
+      .rule<conv_backward_weight_rule>()
       .kernel("convolution_backward_weight", "grad: layout; input: layout leads",
               "weight_size, stride each input, padding each input, dilation each input, groups")
       .heavy()
-      .decompose<backward_weight>()
+      .decompose<conv_backward_weight>()
       .saves("grad input")
-      .gradient(backward_weight_gradient)
+      .gradient(conv_backward_weight_gradient)
       .hidden()
       .doc("Gradient of convolution by its weight.");
 }

@@ -7,7 +7,7 @@
 namespace ts {
 namespace {
 
-const Op convolution_op("convolution"), backward_input_op("convolution_backward_input");
+const Op conv_layers_convolution_op("convolution"), conv_layers_backward_input_op("convolution_backward_input");
 
 // (C, spatial...) is a batch of one. RuntimeError for other ranks.
 Tensor batched(const Tensor& input, size_t n, const char* op) {
@@ -32,11 +32,12 @@ Tensor conv(const Tensor& input, const Tensor& weight, const Tensor& bias, IntSp
   TS_CHECK(weight.sizes().size() == N + 2, op, ": expected a ", N + 2,
            "D weight (out, in / groups, kernel...), got shape ", weight.sizes());
   if (input.sizes().size() == N + 2)
-    return convolution_op(input, weight, bias, per_dim(stride, N, op, "stride"), per_dim(padding, N, op, "padding"),
-                          per_dim(dilation, N, op, "dilation"), groups);
+    return conv_layers_convolution_op(input, weight, bias, per_dim(stride, N, op, "stride"),
+                                      per_dim(padding, N, op, "padding"), per_dim(dilation, N, op, "dilation"), groups);
   Tensor x = batched(input, N, op);
-  return unbatched_as(convolution_op(x, weight, bias, per_dim(stride, N, op, "stride"),
-                                     per_dim(padding, N, op, "padding"), per_dim(dilation, N, op, "dilation"), groups),
+  return unbatched_as(conv_layers_convolution_op(x, weight, bias, per_dim(stride, N, op, "stride"),
+                                                 per_dim(padding, N, op, "padding"),
+                                                 per_dim(dilation, N, op, "dilation"), groups),
                       input);
 }
 
@@ -55,7 +56,7 @@ Tensor conv_same(const Tensor& input, const Tensor& weight, const Tensor& bias, 
     padding[d] = (dilations[d] * (weight.sizes()[d + 2] - 1) + 1) / 2;
   }
   Tensor x = batched(input, N, op);
-  Tensor out = convolution_op(x, weight, bias, steps, padding, dilations, groups);
+  Tensor out = conv_layers_convolution_op(x, weight, bias, steps, padding, dilations, groups);
   for (size_t d = 0; d < N; ++d) {
     int64_t dim = static_cast<int64_t>(d) + 2, extra = out.size(dim) - x.size(dim);
     if (extra > 0) out = ops::narrow(out, dim, extra, x.size(dim));
@@ -116,7 +117,7 @@ Tensor conv_transpose(const Tensor& input, const Tensor& weight, const Tensor& b
   Dims extra = per_dim(output_padding, N, op, "output_padding");
   Dims sizes = transposed_sizes<N>(x.sizes(), weight.sizes(), s, extra, op);
   x = with_positions_beyond(x, conv_output_sizes(sizes, weight.sizes(), s, op));
-  Tensor out = backward_input_op(x, weight, sizes, s.stride, s.padding, s.dilation, groups);
+  Tensor out = conv_layers_backward_input_op(x, weight, sizes, s.stride, s.padding, s.dilation, groups);
   if (bias.defined()) {
     TS_CHECK(bias.ndim() == 1 && bias.numel() == sizes[1], op, ": expected bias to be 1-dimensional with ", sizes[1],
              " elements, but got bias of size ", bias.sizes());

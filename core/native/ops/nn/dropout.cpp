@@ -11,7 +11,7 @@ namespace ts {
 namespace {
 
 // Why what is declared here is computed by code.
-const char* const kCode = "claims its random numbers before it is known who draws them";
+const char* const kDropoutCode = "claims its random numbers before it is known who draws them";
 
 const KernelId kDropout("native_dropout");
 using Pair = std::tuple<Tensor, Tensor>;
@@ -105,7 +105,7 @@ TS_OPERATORS(dropout) {
   def("native_dropout(Tensor input, float p) -> (Tensor result, Tensor mask)")
       .facts("kernel:native_dropout")
       .rule<native_dropout_rule>()
-      .computation<native_dropout, 2>(kCode)
+      .computation<native_dropout, 2>(kDropoutCode)
       .random()
       .function_only()
       .saves("result1")

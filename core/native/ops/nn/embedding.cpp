@@ -8,7 +8,7 @@
 namespace ts {
 namespace {
 
-const Op backward_op("embedding_backward"), lookup_op("embedding");
+const Op embedding_backward_op("embedding_backward"), lookup_op("embedding");
 
 void check_indices(const Tensor& indices, const char* op) {
   TS_CHECK(indices.dtype() == DType::Int64 || indices.dtype() == DType::Int32, op,
@@ -72,7 +72,8 @@ void embedding_backward(const Tensor& out, const Tensor& grad, const Tensor& ind
 
 void embedding_gradient(GradContext& c) {
   int64_t rows = c.sizes(1)[0];
-  c.set(1, backward_op(c.grad(), c.arg(0), rows, wrap_padding(c.value<std::optional<int64_t>>(2), rows, "embedding")));
+  c.set(1, embedding_backward_op(c.grad(), c.arg(0), rows,
+                                 wrap_padding(c.value<std::optional<int64_t>>(2), rows, "embedding")));
 }
 // Summing rows is the transpose of looking them up; the padding row was left out.
 void embedding_backward_gradient(GradContext& c) {

@@ -11,25 +11,26 @@
 namespace ts {
 namespace {
 
-const char* const kName = "embedding_bag";
+const char* const kEmbeddingBagName = "embedding_bag";
 
-void check_arguments(const Tensor& input, const Tensor& offsets, const char* mode, const Tensor& weights) {
+void embedding_bag_check_arguments(const Tensor& input, const Tensor& offsets, const char* mode,
+                                   const Tensor& weights) {
   auto integral = [](const Tensor& t) { return t.dtype() == DType::Int64 || t.dtype() == DType::Int32; };
-  TS_CHECK(integral(input), kName, ": expected int64 or int32 indices, got ", input.dtype());
+  TS_CHECK(integral(input), kEmbeddingBagName, ": expected int64 or int32 indices, got ", input.dtype());
   bool one_row_each = input.ndim() == 2;
-  TS_CHECK_VALUE(one_row_each || input.ndim() == 1, kName, ": input has to be 1D or 2D Tensor, but got Tensor of ",
-                 "dimension ", input.ndim());
-  TS_CHECK_VALUE(!one_row_each || !offsets.defined(), kName,
+  TS_CHECK_VALUE(one_row_each || input.ndim() == 1, kEmbeddingBagName,
+                 ": input has to be 1D or 2D Tensor, but got Tensor of ", "dimension ", input.ndim());
+  TS_CHECK_VALUE(!one_row_each || !offsets.defined(), kEmbeddingBagName,
                  ": if input is 2D, then offsets has to be None, as input "
                  "is treated as a mini-batch of fixed length sequences");
-  TS_CHECK_VALUE(one_row_each || (offsets.defined() && offsets.ndim() == 1 && integral(offsets)), kName,
+  TS_CHECK_VALUE(one_row_each || (offsets.defined() && offsets.ndim() == 1 && integral(offsets)), kEmbeddingBagName,
                  ": expected offsets to be a 1D Tensor of int64 or int32 beside a 1D input");
-  TS_CHECK_VALUE(!std::strcmp(mode, "sum") || !std::strcmp(mode, "mean") || !std::strcmp(mode, "max"), kName,
-                 ": mode has to be one of sum, mean or max, got ", mode);
+  TS_CHECK_VALUE(!std::strcmp(mode, "sum") || !std::strcmp(mode, "mean") || !std::strcmp(mode, "max"),
+                 kEmbeddingBagName, ": mode has to be one of sum, mean or max, got ", mode);
   if (!weights.defined()) return;
-  TS_CHECK_KIND(ErrorKind::NotImplemented, !std::strcmp(mode, "sum"), kName,
+  TS_CHECK_KIND(ErrorKind::NotImplemented, !std::strcmp(mode, "sum"), kEmbeddingBagName,
                 ": per_sample_weights was not None, but mode is not 'sum' (got ", mode, ")");
-  TS_CHECK_VALUE(same(weights.sizes(), input.sizes()), kName,
+  TS_CHECK_VALUE(same(weights.sizes(), input.sizes()), kEmbeddingBagName,
                  ": expected per_sample_weights of the same shape as the input, ", input.sizes(), ", got ",
                  weights.sizes());
 }
@@ -38,15 +39,15 @@ int64_t host_offset(const Tensor& offsets, int64_t k) { return host_number(ops::
 
 // Where the rows of bags end among n: at the last offset, if that is no bag's start.
 int64_t checked_end(const Tensor& offsets, int64_t n, bool include_last_offset) {
-  TS_CHECK(n == 0 || offsets.numel() > 0, kName, ": expected offsets of at least one bag, got none");
+  TS_CHECK(n == 0 || offsets.numel() > 0, kEmbeddingBagName, ": expected offsets of at least one bag, got none");
   if (offsets.device().is_meta() || offsets.numel() == 0) return n;
   const int64_t first = host_offset(offsets, 0), last = host_offset(offsets, offsets.numel() - 1);
-  TS_CHECK(first == 0, kName,
+  TS_CHECK(first == 0, kEmbeddingBagName,
            ": offsets[0] has to be 0, i.e. the first sequence in the mini-batch has to start from position 0. "
            "However, got ",
            first);
-  TS_CHECK(last >= 0 && last <= n, kName, ": offsets[-1] can not be greater than input's length ", n, ", but got ",
-           last);
+  TS_CHECK(last >= 0 && last <= n, kEmbeddingBagName, ": offsets[-1] can not be greater than input's length ", n,
+           ", but got ", last);
   return include_last_offset ? last : n;
 }
 
@@ -75,7 +76,8 @@ Tensor bag_sums_rule(const Tensor& weight, const Tensor& indices, const Tensor& 
   const bool fits = weight.ndim() == 2 && indices.ndim() == 1 && same(bags.sizes(), indices.sizes()) &&
                     indices.dtype() == DType::Int64 && bags.dtype() == DType::Int64 && n >= 0;
   TS_CHECK(fits && (!scale.defined() || (same(scale.sizes(), indices.sizes()) && scale.dtype() == weight.dtype())),
-           kName, ": expected a table (num, dim), int64 indices and bags of one shape and per_sample_weights of the ",
+           kEmbeddingBagName,
+           ": expected a table (num, dim), int64 indices and bags of one shape and per_sample_weights of the ",
            "table's dtype ", weight.dtype(), ", got ", weight.sizes(), ", ", indices.sizes(), ", ", bags.sizes());
   return outline(Dims{n, weight.size(1)}, weight.dtype(), weight.device());
 }
@@ -196,13 +198,13 @@ Tensor bags_of_rows(const Tensor& input) {
 Tensor embedding_bag(const Tensor& input, const Tensor& weight, const Tensor& offsets, const char* mode,
                      const Tensor& sample_weights, bool include_last_offset, std::optional<int64_t> padding_idx) {
   static const Op embedding("embedding");
-  check_arguments(input, offsets, mode, sample_weights);
-  TS_CHECK(!sample_weights.defined() || sample_weights.dtype() == weight.dtype(), kName,
+  embedding_bag_check_arguments(input, offsets, mode, sample_weights);
+  TS_CHECK(!sample_weights.defined() || sample_weights.dtype() == weight.dtype(), kEmbeddingBagName,
            ": expected per_sample_weights to have the same type as weight, ", weight.dtype(), ", got ",
            sample_weights.dtype());
-  TS_CHECK(weight.ndim() == 2, kName, ": 'weight' must be 2-D, got shape ", weight.sizes());
+  TS_CHECK(weight.ndim() == 2, kEmbeddingBagName, ": 'weight' must be 2-D, got shape ", weight.sizes());
   int64_t n = offsets.defined() ? offsets.numel() - include_last_offset : input.size(0), table = weight.size(0);
-  TS_CHECK(n >= 0, kName, ": include_last_offset needs at least one offset");
+  TS_CHECK(n >= 0, kEmbeddingBagName, ": include_last_offset needs at least one offset");
   Tensor at = ops::reshape(ops::to_dtype(input, DType::Int64), Dims{-1}), kept, scale = sample_weights,
          starts = offsets;
   if (offsets.defined()) {
@@ -213,7 +215,7 @@ Tensor embedding_bag(const Tensor& input, const Tensor& weight, const Tensor& of
   }
   const bool equal = !offsets.defined() && !padding_idx && input.numel() > 0;
   if (padding_idx) {
-    TS_CHECK(*padding_idx >= -table && *padding_idx < table, kName,
+    TS_CHECK(*padding_idx >= -table && *padding_idx < table, kEmbeddingBagName,
              ": padding_idx must be within the number of embeddings, ", table, ", got ", *padding_idx);
     int64_t skip = *padding_idx < 0 ? *padding_idx + table : *padding_idx;
     kept = ops::to_dtype(ops::ne(at, Scalar(skip)), DType::Int64);

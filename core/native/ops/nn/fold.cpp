@@ -8,7 +8,7 @@ namespace ts {
 namespace {
 
 // Why what is declared here is computed by code.
-const char* const kCode = "sees windows of the image as an overlapping view";
+const char* const kFoldCode = "sees windows of the image as an overlapping view";
 
 const Op im2col_op("im2col"), col2im_op("col2im");
 
@@ -93,7 +93,7 @@ TS_OPERATORS(fold) {
   def("im2col(Tensor input, int[2] kernel_size, int[2] dilation=1, int[2] padding=0, int[2] stride=1) -> Tensor")
       .facts("stored:none")
       .rule<im2col_rule>()
-      .computation<im2col>(kCode)
+      .computation<im2col>(kFoldCode)
       .gradient([](GradContext& c) {
         c.set(0, col2im_op(c.grad(), c.sizes(0).last(2), c.value(1), c.value(2), c.value(3), c.value(4)));
       })
@@ -107,7 +107,7 @@ TS_OPERATORS(fold) {
   def("col2im(Tensor input, int[2] output_size, int[2] kernel_size, int[2] dilation=1, int[2] padding=0, int[2] "
       "stride=1) -> Tensor")
       .rule<col2im_rule>()
-      .computation<col2im>(kCode)
+      .computation<col2im>(kFoldCode)
       .gradient([](GradContext& c) { c.set(0, im2col_op(c.grad(), c.value(2), c.value(3), c.value(4), c.value(5))); })
       .node_name("Col2ImBackward0")
       .hidden()

@@ -10,21 +10,21 @@ namespace ts {
 namespace {
 
 using Three = std::tuple<Tensor, Tensor, Tensor>;
-const Op forward_op("_group_norm"), backward_op("_group_norm_backward");
+const Op group_norm_forward_op("_group_norm"), group_norm_backward_op("_group_norm_backward");
 
 // Seen as (N, groups, channels of a group, positions).
 Dims grouped_sizes(const Tensor& x, int64_t groups) {
   int64_t n = x.size(0), c = x.size(1), rest = n && c ? x.numel() / (n * c) : 0;
   return {n, groups, c / groups, rest};
 }
-Dims statistics_sizes(const Tensor& x, int64_t groups) { return {x.size(0), groups, 1, 1}; }
+Dims group_norm_statistics_sizes(const Tensor& x, int64_t groups) { return {x.size(0), groups, 1, 1}; }
 Tensor grouped(const Tensor& x, int64_t groups) { return raw_view(raw_contiguous(x), grouped_sizes(x, groups)); }
 // A weight or bias beside the grouped input.
 Tensor beside(const Tensor& parameter, IntSpan sizes, DType wide) {
   return raw_view(raw_contiguous(raw_cast(parameter, wide)), Dims{1, sizes[1], sizes[2], 1});
 }
 
-void check(const Tensor& input, int64_t groups, const Tensor& weight, const Tensor& bias) {
+void group_norm_check(const Tensor& input, int64_t groups, const Tensor& weight, const Tensor& bias) {
   TS_CHECK(is_floating(input.dtype()), "group_norm: expected a floating input, got ", input.dtype());
   TS_CHECK(input.ndim() >= 2, "group_norm: Expected at least 2 dimensions for input tensor but received ",
            input.ndim());
@@ -36,10 +36,10 @@ void check(const Tensor& input, int64_t groups, const Tensor& weight, const Tens
              "to be vectors of size ", input.size(1), ", but got shape ", t->defined() ? t->sizes() : IntSpan());
 }
 
-Three forward_rule(const Tensor& input, const Tensor& weight, const Tensor& bias, int64_t groups, double) {
-  check(input, groups, weight, bias);
+Three group_norm_forward_rule(const Tensor& input, const Tensor& weight, const Tensor& bias, int64_t groups, double) {
+  group_norm_check(input, groups, weight, bias);
   DType wide = accumulate_type(input);
-  Dims stats = statistics_sizes(input, groups);
+  Dims stats = group_norm_statistics_sizes(input, groups);
   return {outline(input.sizes(), input.dtype(), input.device()), outline(stats, wide, input.device()),
           outline(stats, wide, input.device())};
 }
@@ -67,8 +67,8 @@ void forward(const Tensor& out, const Tensor& mean, const Tensor& rstd, const Te
 }
 
 // dx = rstd * (gw - mean(gw) - xhat * mean(gw * xhat)), gw = grad * weight
-Three backward_parts(const Tensor& grad, const Tensor& input, const Tensor&, const Tensor& rstd_saved,
-                     const Tensor& weight, int64_t groups) {
+Three group_norm_backward_parts(const Tensor& grad, const Tensor& input, const Tensor&, const Tensor& rstd_saved,
+                                const Tensor& weight, int64_t groups) {
   Dims sizes = grouped_sizes(input, groups), inner = {2, 3}, outer = {0, 3}, flat = {input.size(1)};
   Tensor x = ops::reshape(widened(input), sizes), g = ops::reshape(widened(grad), sizes);
   Tensor centered = ops::sub(x, ops::mean_dim(x, inner, true));
@@ -82,12 +82,12 @@ Three backward_parts(const Tensor& grad, const Tensor& input, const Tensor&, con
           as_dtype(ops::reshape(ops::sum_dim(g, outer), flat), kept)};
 }
 
-Three backward_rule(const Tensor& grad, const Tensor& input, const Tensor& mean, const Tensor& rstd,
-                    const Tensor& weight, int64_t groups) {
-  check(input, groups, weight, {});
+Three group_norm_backward_rule(const Tensor& grad, const Tensor& input, const Tensor& mean, const Tensor& rstd,
+                               const Tensor& weight, int64_t groups) {
+  group_norm_check(input, groups, weight, {});
   TS_CHECK(same(grad.sizes(), input.sizes()), "group_norm: expected grad of the input's shape ", input.sizes(),
            ", got ", grad.sizes());
-  Dims stats = statistics_sizes(input, groups);
+  Dims stats = group_norm_statistics_sizes(input, groups);
   TS_CHECK(same(mean.sizes(), stats) && same(rstd.sizes(), stats), "group_norm: expected mean and rstd of shape ",
            IntSpan(stats), ", got ", mean.sizes(), " and ", rstd.sizes());
   DType kept = parameter_type(input, weight);
@@ -129,7 +129,8 @@ void backward(const Tensor& dx, const Tensor& dw, const Tensor& db, const Tensor
 }
 
 void forward_gradient(GradContext& c) {
-  auto [dx, dw, db] = backward_op.multi<3>(c.grad(), c.arg(0), c.result(1), c.result(2), c.arg(1), c.value<int64_t>(3));
+  auto [dx, dw, db] =
+      group_norm_backward_op.multi<3>(c.grad(), c.arg(0), c.result(1), c.result(2), c.arg(1), c.value<int64_t>(3));
   if (c.needs(0)) c.set(0, dx);
   if (c.needs(1)) c.set(1, as_dtype(dw, c.dtype(1)));
   if (c.needs(2)) c.set(2, as_dtype(db, c.dtype(2)));
@@ -139,7 +140,7 @@ void forward_gradient(GradContext& c) {
 
 TS_OPERATORS(group_norm) {
   def("_group_norm(Tensor input, Tensor? weight, Tensor? bias, int num_groups, float eps) -> (Tensor, Tensor, Tensor)")
-      .rule<forward_rule>()
+      .rule<group_norm_forward_rule>()
       .decompose<forward, 3>()
       .saves("input weight result1 result2")
       .gradient(forward_gradient)
@@ -147,10 +148,10 @@ TS_OPERATORS(group_norm) {
       .doc("group_norm, with the mean and 1 / sqrt(var + eps) of each group (float32 for half inputs).");
   def("_group_norm_backward(Tensor grad, Tensor input, Tensor mean, Tensor rstd, Tensor? weight, int num_groups) -> "
       "(Tensor, Tensor, Tensor)")
-      .rule<backward_rule>()
+      .rule<group_norm_backward_rule>()
       .decompose<backward, 3>()
       .saves("grad input mean rstd weight")
-      .gradient(traced_gradient<backward_parts>)
+      .gradient(traced_gradient<group_norm_backward_parts>)
       .hidden()
       .doc("Gradients of _group_norm's first result by input, weight and bias.");
 }

@@ -7,7 +7,7 @@
 namespace ts {
 namespace {
 
-const Op forward_op("native_layer_norm"), backward_op("native_layer_norm_backward");
+const Op layer_norm_forward_op("native_layer_norm"), layer_norm_backward_op("native_layer_norm_backward");
 using Three = std::tuple<Tensor, Tensor, Tensor>;
 
 void check_shapes(const Tensor& input, IntSpan shape, const Tensor& weight, const Tensor& bias) {
@@ -40,23 +40,25 @@ Dims outer_dims(size_t ndim, size_t n) {
   for (size_t d = 0; d < ndim - n; ++d) dims.push_back(static_cast<int64_t>(d));
   return dims;
 }
-Dims statistics_sizes(IntSpan input, size_t n) {
+Dims layer_norm_statistics_sizes(IntSpan input, size_t n) {
   Dims sizes(input);
   for (size_t d = input.size() - n; d < input.size(); ++d) sizes[d] = 1;
   return sizes;
 }
 
-Three forward_rule(const Tensor& input, IntSpan shape, const Tensor& weight, const Tensor& bias, double) {
+Three layer_norm_forward_rule(const Tensor& input, IntSpan shape, const Tensor& weight, const Tensor& bias, double) {
   check_shapes(input, shape, weight, bias);
   DType wide = accumulate_type(input);
-  Dims stats = statistics_sizes(input.sizes(), shape.size());
+  Dims stats = layer_norm_statistics_sizes(input.sizes(), shape.size());
   return {outline(input.sizes(), input.dtype(), input.device()), outline(stats, wide, input.device()),
           outline(stats, wide, input.device())};
 }
 
-Three forward_parts(const Tensor& input, IntSpan shape, const Tensor& weight, const Tensor& bias, double eps) {
+Three layer_norm_forward_parts(const Tensor& input, IntSpan shape, const Tensor& weight, const Tensor& bias,
+                               double eps) {
   if (input.numel() == 0) {
-    Tensor nothing = filled(statistics_sizes(input.sizes(), shape.size()), 0.0, accumulate_type(input), input.device());
+    Tensor nothing =
+        filled(layer_norm_statistics_sizes(input.sizes(), shape.size()), 0.0, accumulate_type(input), input.device());
     return {Tensor(), nothing, nothing};
   }
   Dims dims = inner_dims(input.sizes().size(), shape.size());
@@ -69,8 +71,8 @@ Three forward_parts(const Tensor& input, IntSpan shape, const Tensor& weight, co
 }
 
 // dx = rstd * (gw - mean(gw) - xhat * mean(gw * xhat)), gw = grad * weight
-Three backward_parts(const Tensor& grad, const Tensor& input, IntSpan shape, const Tensor&, const Tensor& rstd_saved,
-                     const Tensor& weight) {
+Three layer_norm_backward_parts(const Tensor& grad, const Tensor& input, IntSpan shape, const Tensor&,
+                                const Tensor& rstd_saved, const Tensor& weight) {
   size_t ndim = input.sizes().size();
   Dims inner = inner_dims(ndim, shape.size()), outer = outer_dims(ndim, shape.size());
   Tensor x = widened(input), g = widened(grad);
@@ -85,11 +87,11 @@ Three backward_parts(const Tensor& grad, const Tensor& input, IntSpan shape, con
           as_dtype(sum_over_dims(g, outer), kept)};
 }
 
-Three backward_rule(const Tensor& grad, const Tensor& input, IntSpan shape, const Tensor& mean, const Tensor& rstd,
-                    const Tensor& weight) {
+Three layer_norm_backward_rule(const Tensor& grad, const Tensor& input, IntSpan shape, const Tensor& mean,
+                               const Tensor& rstd, const Tensor& weight) {
   check_shapes(input, shape, weight, {});
   DType wide = accumulate_type(input);
-  Dims stats = statistics_sizes(input.sizes(), shape.size());
+  Dims stats = layer_norm_statistics_sizes(input.sizes(), shape.size());
   TS_CHECK(same(grad.sizes(), input.sizes()) && grad.dtype() == input.dtype(),
            "native_layer_norm_backward: expected grad like the input, ", input.dtype(), input.sizes(), ", got ",
            grad.dtype(), grad.sizes());
@@ -102,7 +104,8 @@ Three backward_rule(const Tensor& grad, const Tensor& input, IntSpan shape, cons
 }
 
 void layer_norm_gradient(GradContext& c) {
-  auto [dx, dw, db] = backward_op.multi<3>(c.grad(), c.arg(0), c.value(1), c.result(1), c.result(2), c.arg(2));
+  auto [dx, dw, db] =
+      layer_norm_backward_op.multi<3>(c.grad(), c.arg(0), c.value(1), c.result(1), c.result(2), c.arg(2));
   if (c.needs(0)) c.set(0, dx);
   if (c.needs(2)) c.set(2, as_dtype(dw, c.dtype(2)));
   if (c.needs(3)) c.set(3, as_dtype(db, c.dtype(3)));
@@ -117,7 +120,7 @@ Tensor layer_norm_rule(const Tensor& input, IntSpan shape, const Tensor& weight,
 }
 Tensor layer_norm(const Tensor& input, IntSpan shape, const Tensor& weight, const Tensor& bias, double eps) {
   auto fit = [&](const Tensor& t) { return t.defined() ? as_dtype(t, parameter_type(input, t)) : t; };
-  return forward_op(input, shape, fit(weight), fit(bias), eps);
+  return layer_norm_forward_op(input, shape, fit(weight), fit(bias), eps);
 }
 
 } // namespace
@@ -135,20 +138,20 @@ TS_OPERATORS(layer_norm) {
       .doc("(x - mean) / sqrt(var + eps) * weight + bias, over the trailing dims of sizes normalized_shape.");
   def("native_layer_norm(Tensor input, int[] normalized_shape, Tensor? weight, Tensor? bias, float eps) -> (Tensor, "
       "Tensor, Tensor)")
-      .rule<forward_rule>()
+      .rule<layer_norm_forward_rule>()
       .kernel("native_layer_norm", "input weight bias: contiguous", "normalized_shape, eps")
-      .decompose<forward_parts>()
+      .decompose<layer_norm_forward_parts>()
       .saves("input weight result1 result2")
       .gradient(layer_norm_gradient)
       .hidden()
       .doc("layer_norm, with the mean and 1 / sqrt(var + eps) of each group (float32 for half inputs).");
   def("native_layer_norm_backward(Tensor grad, Tensor input, int[] normalized_shape, Tensor mean, Tensor rstd, Tensor? "
       "weight) -> (Tensor, Tensor, Tensor)")
-      .rule<backward_rule>()
+      .rule<layer_norm_backward_rule>()
       .kernel("native_layer_norm_backward", "grad input mean rstd weight: contiguous", "normalized_shape")
-      .decompose<backward_parts>()
+      .decompose<layer_norm_backward_parts>()
       .saves("grad input mean rstd weight")
-      .gradient(traced_gradient<backward_parts>)
+      .gradient(traced_gradient<layer_norm_backward_parts>)
       .hidden()
       .doc("Gradients of native_layer_norm's first result by input, weight and bias.");
 }

@@ -10,7 +10,7 @@ namespace ts {
 namespace {
 
 // Why what is declared here is computed by code.
-const char* const kCode = "sees the weight as a matrix that lies by rows or by columns";
+const char* const kLinearCode = "sees the weight as a matrix that lies by rows or by columns";
 
 const KernelId kLinear("linear");
 
@@ -77,50 +77,50 @@ void linear(const Tensor& out, const Tensor& input, const Tensor& weight, const 
 }
 
 // Its gradients, each an operator: the three are one another's derivatives.
-const Op linear_op("linear"), backward_input_op("linear_backward_input"), backward_weight_op("linear_backward_weight"),
-    sum_to_size_op("_sum_to_size");
+const Op linear_op("linear"), linear_backward_input_op("linear_backward_input"),
+    linear_backward_weight_op("linear_backward_weight"), sum_to_size_op("_sum_to_size");
 
-void check_grad(const char* op, const Tensor& grad, IntSpan input, IntSpan weight) {
+void linear_check_grad(const char* op, const Tensor& grad, IntSpan input, IntSpan weight) {
   TS_CHECK(!input.empty() && (weight.size() == 1 || weight.size() == 2) && input.back() == weight.back(), op,
            ": expected an input (..., K) and a weight (N, K) or (K), got shapes ", input, " and ", weight);
   Dims sizes(input.first(input.size() - 1));
   if (weight.size() == 2) sizes.push_back(weight[0]);
   TS_CHECK(same(grad.sizes(), sizes), op, ": expected grad of shape ", IntSpan(sizes), ", got ", grad.sizes());
 }
-Tensor backward_input_rule(const Tensor& grad, const Tensor& weight, IntSpan input_size) {
-  check_grad("linear_backward_input", grad, input_size, weight.sizes());
+Tensor linear_backward_input_rule(const Tensor& grad, const Tensor& weight, IntSpan input_size) {
+  linear_check_grad("linear_backward_input", grad, input_size, weight.sizes());
   check_same_dtype(grad, weight, "linear_backward_input");
   return outline(input_size, grad.dtype(), grad.device());
 }
-void backward_input(const Tensor& out, const Tensor& grad, const Tensor& weight, IntSpan input_size) {
+void linear_backward_input(const Tensor& out, const Tensor& grad, const Tensor& weight, IntSpan input_size) {
   Problem p(input_size, weight.sizes());
   launch_product(out, p.results(grad), p.weights(weight));
 }
-Tensor backward_weight_rule(const Tensor& grad, const Tensor& input, IntSpan weight_size) {
-  check_grad("linear_backward_weight", grad, input.sizes(), weight_size);
+Tensor linear_backward_weight_rule(const Tensor& grad, const Tensor& input, IntSpan weight_size) {
+  linear_check_grad("linear_backward_weight", grad, input.sizes(), weight_size);
   check_same_dtype(grad, input, "linear_backward_weight");
   return outline(weight_size, grad.dtype(), grad.device());
 }
-void backward_weight(const Tensor& out, const Tensor& grad, const Tensor& input, IntSpan weight_size) {
+void linear_backward_weight(const Tensor& out, const Tensor& grad, const Tensor& input, IntSpan weight_size) {
   Problem p(input.sizes(), weight_size);
   launch_product(out, p.results(grad).turned(), p.inputs(input));
 }
 
 void linear_gradient(GradContext& c) {
-  if (c.needs(0)) c.set(0, backward_input_op(c.grad(), conjugate(c.arg(1)), c.sizes(0)));
-  if (c.needs(1)) c.set(1, backward_weight_op(c.grad(), conjugate(c.arg(0)), c.sizes(1)));
+  if (c.needs(0)) c.set(0, linear_backward_input_op(c.grad(), conjugate(c.arg(1)), c.sizes(0)));
+  if (c.needs(1)) c.set(1, linear_backward_weight_op(c.grad(), conjugate(c.arg(0)), c.sizes(1)));
   if (c.needs(2)) c.set(2, same(c.grad().sizes(), c.sizes(2)) ? c.grad() : sum_to_size_op(c.grad(), c.sizes(2)));
 }
-void backward_input_gradient(GradContext& c) {
+void linear_backward_input_gradient(GradContext& c) {
   if (c.needs(0)) c.set(0, linear_op(c.grad(), conjugate(c.arg(1))));
-  if (c.needs(1)) c.set(1, backward_weight_op(conjugate(c.arg(0)), c.grad(), c.sizes(1)));
+  if (c.needs(1)) c.set(1, linear_backward_weight_op(conjugate(c.arg(0)), c.grad(), c.sizes(1)));
 }
-void backward_weight_gradient(GradContext& c) {
+void linear_backward_weight_gradient(GradContext& c) {
   if (c.needs(0)) c.set(0, linear_op(conjugate(c.arg(1)), c.grad()));
-  if (c.needs(1)) c.set(1, backward_input_op(conjugate(c.arg(0)), c.grad(), c.sizes(1)));
+  if (c.needs(1)) c.set(1, linear_backward_input_op(conjugate(c.arg(0)), c.grad(), c.sizes(1)));
 }
 
-Tensor turned(const Tensor& t) { return ops::transpose(t, int64_t{0}, int64_t{1}); }
+Tensor linear_turned(const Tensor& t) { return ops::transpose(t, int64_t{0}, int64_t{1}); }
 
 // y[..., o] = sum_ij left[..., i] weight[o, i, j] right[..., j] + bias[o]
 Tensor bilinear(const Tensor& left, const Tensor& right, const Tensor& weight, const Tensor& bias) {
@@ -144,7 +144,8 @@ Tensor bilinear(const Tensor& left, const Tensor& right, const Tensor& weight, c
     return bias.defined() ? ops::add(out, bias) : out;
   }
   int64_t left_rows[] = {-1, i, 1}, right_rows[] = {-1, j};
-  Tensor inner = ops::matmul(ops::reshape(right, IntSpan(right_rows)), turned(ops::reshape(weight, IntSpan(stacked))));
+  Tensor inner =
+      ops::matmul(ops::reshape(right, IntSpan(right_rows)), linear_turned(ops::reshape(weight, IntSpan(stacked))));
   inner = ops::reshape(inner, IntSpan(rows_out)); // (rows, out, in1)
   Tensor out = ops::reshape(ops::matmul(inner, ops::reshape(left, IntSpan(left_rows))), out_sizes);
   return bias.defined() ? ops::add(out, bias) : out;
@@ -157,7 +158,7 @@ TS_OPERATORS(linear) {
       .facts("kernel:linear")
       .facts("autocast:lower")
       .rule<linear_rule>()
-      .computation<linear>(kCode)
+      .computation<linear>(kLinearCode)
       .saves("input weight")
       .gradient(linear_gradient)
       .in("nn.functional")
@@ -165,17 +166,17 @@ TS_OPERATORS(linear) {
       .out()
       .doc("input (..., K) @ weight (N, K) transposed + bias (N): (..., N). A weight (K) gives (...).");
   def("linear_backward_input(Tensor grad, Tensor weight, int[] input_size) -> Tensor")
-      .rule<backward_input_rule>()
-      .computation<backward_input>(kCode)
+      .rule<linear_backward_input_rule>()
+      .computation<linear_backward_input>(kLinearCode)
       .saves("grad weight")
-      .gradient(backward_input_gradient)
+      .gradient(linear_backward_input_gradient)
       .hidden()
       .doc("Gradient of linear by its input: grad @ weight.");
   def("linear_backward_weight(Tensor grad, Tensor input, int[] weight_size) -> Tensor")
-      .rule<backward_weight_rule>()
-      .computation<backward_weight>(kCode)
+      .rule<linear_backward_weight_rule>()
+      .computation<linear_backward_weight>(kLinearCode)
       .saves("grad input")
-      .gradient(backward_weight_gradient)
+      .gradient(linear_backward_weight_gradient)
       .hidden()
       .doc("Gradient of linear by its weight: grad transposed @ input, over all rows.");
   def("bilinear(Tensor input1, Tensor input2, Tensor weight, Tensor? bias=None) -> Tensor")

@@ -11,8 +11,8 @@
 namespace ts {
 namespace {
 
-const Op forward_op("nll_loss_forward"), backward_op("nll_loss_backward"), log_softmax_op("log_softmax"),
-    gather_op("gather");
+const Op nll_loss_forward_op("nll_loss_forward"), nll_loss_backward_op("nll_loss_backward"),
+    log_softmax_op("log_softmax"), gather_op("gather");
 
 void check_classes(const Tensor& target, const Tensor& weight, int64_t n_classes, DType dtype) {
   TS_CHECK(target.dtype() == DType::Int64 || target.dtype() == DType::UInt8,
@@ -109,11 +109,11 @@ Tensor nll_backward_parts(const Tensor& grad, const Tensor& target, const Tensor
 
 void nll_gradient(GradContext& c) {
   no_gradient_by(c, {2}); // the classes' weights
-  c.set(0, backward_op(c.grad(), c.arg(1), c.arg(2), c.result(1), c.sizes(0), c.value(3), c.value(4)));
+  c.set(0, nll_loss_backward_op(c.grad(), c.arg(1), c.arg(2), c.result(1), c.sizes(0), c.value(3), c.value(4)));
 }
 // The gradient is linear in grad, with the coefficients of the forward pass.
 void nll_backward_gradient(GradContext& c) {
-  auto [loss, total] = forward_op.multi<2>(c.grad(), c.arg(1), c.arg(2), c.value(5), c.value(6));
+  auto [loss, total] = nll_loss_forward_op.multi<2>(c.grad(), c.arg(1), c.arg(2), c.value(5), c.value(6));
   c.set(0, loss);
 }
 
@@ -133,12 +133,12 @@ Tensor nll_loss(const Tensor& self, const Tensor& target, const Tensor& weight, 
     TS_CHECK_VALUE(target.ndim() == 1 && target.numel() == self.size(0), "nll_loss: Expected input batch_size (",
                    self.size(0), ") to match target batch_size (", target.ndim() ? target.size(0) : 1,
                    "), got target of shape ", target.sizes());
-    return forward_op(self, target, weight, reduction, ignore_index);
+    return nll_loss_forward_op(self, target, weight, reduction, ignore_index);
   }
   if (self.ndim() == 1) {
     TS_CHECK(target.ndim() == 0, "nll_loss: expected a 0-d target for an input (C), got shape ", target.sizes());
-    Tensor loss = forward_op(ops::unsqueeze(self, int64_t{0}), ops::unsqueeze(target, int64_t{0}), weight, reduction,
-                             ignore_index);
+    Tensor loss = nll_loss_forward_op(ops::unsqueeze(self, int64_t{0}), ops::unsqueeze(target, int64_t{0}), weight,
+                                      reduction, ignore_index);
     return reduction == kReduceNone ? ops::select(loss, int64_t{0}, int64_t{0}) : loss;
   }
   Dims want(self.sizes());
@@ -149,7 +149,7 @@ Tensor nll_loss(const Tensor& self, const Tensor& target, const Tensor& weight, 
   order.push_back(1);
   int64_t rows_sizes[] = {target.numel(), self.size(1)}, flat[] = {target.numel()};
   Tensor rows = ops::reshape(ops::permute(self, order), IntSpan(rows_sizes));
-  Tensor loss = forward_op(rows, ops::reshape(target, IntSpan(flat)), weight, reduction, ignore_index);
+  Tensor loss = nll_loss_forward_op(rows, ops::reshape(target, IntSpan(flat)), weight, reduction, ignore_index);
   return reduction == kReduceNone ? ops::reshape(loss, want) : loss;
 }
 

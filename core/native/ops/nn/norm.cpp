@@ -10,7 +10,7 @@ namespace ts {
 namespace {
 
 const Op group_norm_op("_group_norm"), batch_norm_op("native_batch_norm"), vector_norm("linalg_vector_norm"),
-    avg_pool2d("avg_pool2d");
+    norm_avg_pool2d("avg_pool2d");
 
 // (1, C, 1, ...): a value per channel beside an input (N, C, ...).
 Tensor per_channel(const Tensor& t, int64_t ndim) {
@@ -133,7 +133,7 @@ Tensor local_response_norm(const Tensor& input, int64_t size, double alpha, doub
   };
   std::vector<Tensor> padded = {zeros(size / 2), squares, zeros((size - 1) / 2)};
   int64_t kernel[] = {size, 1}, step[] = {1};
-  Tensor mean = avg_pool2d(ops::cat(padded, int64_t{2}), IntSpan(kernel), IntSpan(step));
+  Tensor mean = norm_avg_pool2d(ops::cat(padded, int64_t{2}), IntSpan(kernel), IntSpan(step));
   Tensor divisor = ops::pow(ops::add(ops::mul(ops::reshape(mean, input.sizes()), alpha), k), beta);
   return ops::div(input, divisor);
 }

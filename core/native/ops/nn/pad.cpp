@@ -11,7 +11,7 @@ namespace ts {
 namespace {
 
 // Why what is declared here is computed by code.
-const char* const kCode = "writes into a part of the result";
+const char* const kPadCode = "writes into a part of the result";
 
 // pad counts from the last dimension: (left, right) of the last, then of the one before, ...
 struct Pads {
@@ -65,12 +65,12 @@ void constant_pad_gradient(GradContext& c) {
   c.set(0, constant_pad_nd(c.grad(), back, Scalar(0)));
 }
 
-enum class Mode { Reflect, Replicate, Circular };
+enum class PadMode { Reflect, Replicate, Circular };
 
 // Circular repeats what negative padding leaves, from `first` on, `n` elements; the others look at the whole.
-int64_t source_of(int64_t i, int64_t first, int64_t n, Mode mode) {
-  if (mode == Mode::Replicate) return std::clamp<int64_t>(i, 0, n - 1);
-  if (mode == Mode::Circular) return first + ((i - first) % n + n) % n;
+int64_t source_of(int64_t i, int64_t first, int64_t n, PadMode mode) {
+  if (mode == PadMode::Replicate) return std::clamp<int64_t>(i, 0, n - 1);
+  if (mode == PadMode::Circular) return first + ((i - first) % n + n) % n;
   return i < 0 ? -i : i >= n ? 2 * (n - 1) - i : i;
 }
 
@@ -79,18 +79,18 @@ bool has_short_ends(const Tensor& x, const Pads& p) {
   return p.left >= 0 && p.right >= 0 && x.numel() >= 1 << 14 && x.sizes()[p.dim] / 4 >= p.left + p.right;
 }
 // `n` elements from `first` on: turned round, or the one at `first` n times.
-Tensor end_of(const Tensor& x, int64_t dim, int64_t first, int64_t n, Mode mode) {
-  Tensor end = ops::narrow(x, dim, first, mode == Mode::Replicate ? int64_t{1} : n);
-  if (mode == Mode::Circular) return end;
-  if (mode == Mode::Reflect) return ops::flip(end, Dims{dim});
+Tensor end_of(const Tensor& x, int64_t dim, int64_t first, int64_t n, PadMode mode) {
+  Tensor end = ops::narrow(x, dim, first, mode == PadMode::Replicate ? int64_t{1} : n);
+  if (mode == PadMode::Circular) return end;
+  if (mode == PadMode::Reflect) return ops::flip(end, Dims{dim});
   Dims sizes(x.sizes());
   sizes[dim] = n;
   return ops::contiguous(ops::expand(end, sizes));
 }
-Tensor with_ends(const Tensor& x, const Pads& p, Mode mode) {
+Tensor with_ends(const Tensor& x, const Pads& p, PadMode mode) {
   const int64_t n = x.sizes()[p.dim];
-  const int64_t before = mode == Mode::Reflect ? 1 : mode == Mode::Replicate ? 0 : n - p.left;
-  const int64_t after = mode == Mode::Reflect ? n - 1 - p.right : mode == Mode::Replicate ? n - 1 : 0;
+  const int64_t before = mode == PadMode::Reflect ? 1 : mode == PadMode::Replicate ? 0 : n - p.left;
+  const int64_t after = mode == PadMode::Reflect ? n - 1 - p.right : mode == PadMode::Replicate ? n - 1 : 0;
   std::vector<Tensor> pieces;
   if (p.left) pieces.push_back(end_of(x, p.dim, before, p.left, mode));
   pieces.push_back(x);
@@ -99,16 +99,16 @@ Tensor with_ends(const Tensor& x, const Pads& p, Mode mode) {
 }
 
 // One dimension at a time, as a selection of slices: its gradient adds up what was repeated.
-Tensor selected_pad(const Tensor& self, IntSpan pad, Mode mode, const char* op) {
+Tensor selected_pad(const Tensor& self, IntSpan pad, PadMode mode, const char* op) {
   Tensor x = self;
   for (const Pads& p : parse(self, pad, op)) {
     if (p.left == 0 && p.right == 0) continue;
     int64_t n = x.sizes()[p.dim], total = padded_size(n, p, op, self.sizes(), pad);
-    const int64_t first = mode == Mode::Circular ? std::max<int64_t>(-p.left, 0) : 0;
-    if (mode == Mode::Circular) n += std::min<int64_t>(p.left, 0) + std::min<int64_t>(p.right, 0);
-    int64_t most = mode == Mode::Reflect ? n - 1 : mode == Mode::Circular ? n : INT64_MAX;
+    const int64_t first = mode == PadMode::Circular ? std::max<int64_t>(-p.left, 0) : 0;
+    if (mode == PadMode::Circular) n += std::min<int64_t>(p.left, 0) + std::min<int64_t>(p.right, 0);
+    int64_t most = mode == PadMode::Reflect ? n - 1 : mode == PadMode::Circular ? n : INT64_MAX;
     TS_CHECK(p.left <= most && p.right <= most, op, ": Padding size should be ",
-             mode == Mode::Circular ? "at most what is left of" : "less than",
+             mode == PadMode::Circular ? "at most what is left of" : "less than",
              " the corresponding input dimension, but got: padding (", p.left, ", ", p.right, ") at dimension ", p.dim,
              " of input ", self.sizes());
     TS_CHECK(n > 0, op, ": expected a non-empty dimension ", p.dim, " to pad from, got sizes ", self.sizes());
@@ -128,11 +128,11 @@ Tensor pad(const Tensor& input, IntSpan pad, const char* mode, std::optional<dou
   static const Op constant_pad_nd("constant_pad_nd");
   if (std::strcmp(mode, "constant") == 0) return constant_pad_nd(input, pad, Scalar(value.value_or(0)));
   TS_CHECK_VALUE(!value || *value == 0, "pad: Padding mode \"", mode, "\" doesn't take in value argument");
-  Mode m = Mode::Reflect;
+  PadMode m = PadMode::Reflect;
   if (std::strcmp(mode, "replicate") == 0)
-    m = Mode::Replicate;
+    m = PadMode::Replicate;
   else if (std::strcmp(mode, "circular") == 0)
-    m = Mode::Circular;
+    m = PadMode::Circular;
   else
     TS_CHECK_KIND(ErrorKind::NotImplemented, std::strcmp(mode, "reflect") == 0, "pad: Unrecognised padding mode ", mode,
                   "; expected constant, reflect, replicate or circular");
@@ -143,7 +143,7 @@ Tensor pad(const Tensor& input, IntSpan pad, const char* mode, std::optional<dou
                 "pad: mode ", mode,
                 " pads the last 1, 2 or 3 dimensions of an input with one or two dimensions before them, got pad ", pad,
                 " for sizes ", input.sizes());
-  for (int64_t d = input.ndim() - spatial - 1; m != Mode::Circular && d < input.ndim(); ++d)
+  for (int64_t d = input.ndim() - spatial - 1; m != PadMode::Circular && d < input.ndim(); ++d)
     TS_CHECK(input.sizes()[static_cast<size_t>(d)] > 0, "pad: mode ", mode, " expects non-zero dimensions ",
              "apart from the batch's, got sizes ", input.sizes());
   return selected_pad(input, pad, m, "pad");
@@ -155,7 +155,7 @@ TS_OPERATORS(pad) {
   def("constant_pad_nd(Tensor self, int[] pad, Scalar value=0) -> Tensor")
       .facts("stored")
       .rule<constant_pad_rule>()
-      .computation<constant_pad>(kCode)
+      .computation<constant_pad>(kPadCode)
       .gradient(constant_pad_gradient)
       .function_only()
       .doc(

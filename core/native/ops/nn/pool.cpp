@@ -15,15 +15,15 @@ namespace ts {
 namespace {
 
 // Why what is declared here is computed by code.
-const char* const kCode = "wide windows, and those of whole numbers, are summed apart before a kernel is asked";
+const char* const kPoolCode = "wide windows, and those of whole numbers, are summed apart before a kernel is asked";
 
 const KernelId kAvg("avg_pool2d"), kAvgBackward("avg_pool2d_backward");
-const Op floor_divide("floor_divide"), max_op("max_pool2d_with_indices"), max_backward_op("max_pool2d_backward"),
-    avg_op("avg_pool2d"), avg_backward_op("avg_pool2d_backward");
+const Op floor_divide("floor_divide"), pool_max_op("max_pool2d_with_indices"), max_backward_op("max_pool2d_backward"),
+    pool_avg_op("avg_pool2d"), avg_backward_op("avg_pool2d_backward");
 using Two = std::tuple<Tensor, Tensor>;
 
 // A result laid out as `like` is.
-Tensor outline_as(const Tensor& like, IntSpan sizes, DType dtype) {
+Tensor pool_outline_as(const Tensor& like, IntSpan sizes, DType dtype) {
   return outline_in_layout(sizes, dtype, like.device(), is_channels_last(like));
 }
 int64_t plane_of(IntSpan sizes) { return sizes[sizes.size() - 1] * sizes[sizes.size() - 2]; }
@@ -83,7 +83,7 @@ Two max_pool2d_rule(const Tensor& self, IntSpan kernel, IntSpan stride, IntSpan 
   TS_CHECK_KIND(ErrorKind::NotImplemented, !is_complex(self.dtype()) && self.dtype() != DType::Bool, op,
                 ": \"max_pool2d\" not implemented for '", self.dtype(), "'; expected real numbers");
   PoolShape s = pool_shape(self.sizes(), kernel, stride, padding, dilation, ceil_mode, op);
-  return {outline_as(self, s.output, self.dtype()), outline_as(self, s.output, DType::Int64)};
+  return {pool_outline_as(self, s.output, self.dtype()), pool_outline_as(self, s.output, DType::Int64)};
 }
 
 Tensor max_values_rule(const Tensor& self, IntSpan kernel, IntSpan stride, IntSpan padding, IntSpan dilation,
@@ -92,7 +92,7 @@ Tensor max_values_rule(const Tensor& self, IntSpan kernel, IntSpan stride, IntSp
 }
 void max_values(const Tensor& out, const Tensor& self, IntSpan kernel, IntSpan stride, IntSpan padding,
                 IntSpan dilation, bool ceil_mode) {
-  raw_copy(out, max_op.multi<2>(self, kernel, stride, padding, dilation, ceil_mode)[0]);
+  raw_copy(out, pool_max_op.multi<2>(self, kernel, stride, padding, dilation, ceil_mode)[0]);
 }
 
 void max_pool2d_with_indices(const Tensor& out, const Tensor& indices, const Tensor& self, IntSpan kernel,
@@ -118,7 +118,7 @@ Tensor max_pool2d_backward_rule(const Tensor& grad, const Tensor& indices, IntSp
   TS_CHECK(input_size.size() == grad.sizes().size() && (input_size.size() == 3 || input_size.size() == 4) &&
                same(input_size.first(input_size.size() - 2), grad.sizes().first(input_size.size() - 2)),
            op, ": expected input_size to fit grad of shape ", grad.sizes(), ", got ", input_size);
-  return outline_as(grad, input_size, grad.dtype());
+  return pool_outline_as(grad, input_size, grad.dtype());
 }
 
 void max_pool2d_backward(const Tensor& out, const Tensor& grad, const Tensor& indices, IntSpan input_size) {
@@ -209,7 +209,7 @@ Tensor avg_pool2d_rule(const Tensor& self, IntSpan kernel, IntSpan stride, IntSp
                        std::optional<int64_t> divisor) {
   check_average(self, divisor, "avg_pool2d");
   PoolShape s = pool_shape(self.sizes(), kernel, stride, padding, Dims{1}, ceil_mode, "avg_pool2d");
-  return outline_as(self, s.output, self.dtype());
+  return pool_outline_as(self, s.output, self.dtype());
 }
 
 void avg_pool2d(const Tensor& out, const Tensor& self, IntSpan kernel, IntSpan stride, IntSpan padding, bool ceil_mode,
@@ -245,7 +245,7 @@ Tensor avg_pool2d_backward_rule(const Tensor& grad, IntSpan input_size, IntSpan 
   check_average(grad, divisor, op);
   PoolShape s = pool_shape(input_size, kernel, stride, padding, Dims{1}, ceil_mode, op);
   TS_CHECK(same(grad.sizes(), s.output), op, ": expected grad of shape ", IntSpan(s.output), ", got ", grad.sizes());
-  return outline_as(grad, input_size, grad.dtype());
+  return pool_outline_as(grad, input_size, grad.dtype());
 }
 
 void avg_pool2d_backward(const Tensor& out, const Tensor& grad, IntSpan input_size, IntSpan kernel, IntSpan stride,
@@ -289,7 +289,7 @@ void avg_gradient(GradContext& c) {
         avg_backward_op(c.grad(), c.sizes(0), c.value(1), c.value(2), c.value(3), c.value(4), c.value(5), c.value(6)));
 }
 void avg_backward_gradient(GradContext& c) {
-  c.set(0, avg_op(c.grad(), c.value(2), c.value(3), c.value(4), c.value(5), c.value(6), c.value(7)));
+  c.set(0, pool_avg_op(c.grad(), c.value(2), c.value(3), c.value(4), c.value(5), c.value(6), c.value(7)));
 }
 
 } // namespace
@@ -328,7 +328,7 @@ TS_OPERATORS(pool) {
       "count_include_pad=True, int? divisor_override=None) -> Tensor")
       .facts("kernel:avg_pool2d")
       .rule<avg_pool2d_rule>()
-      .computation<avg_pool2d>(kCode)
+      .computation<avg_pool2d>(kPoolCode)
       .gradient(avg_gradient)
       .function_only()
       .in("nn.functional")
@@ -339,7 +339,7 @@ TS_OPERATORS(pool) {
       "ceil_mode, bool count_include_pad, int? divisor_override) -> Tensor")
       .facts("kernel:avg_pool2d_backward")
       .rule<avg_pool2d_backward_rule>()
-      .computation<avg_pool2d_backward>(kCode)
+      .computation<avg_pool2d_backward>(kPoolCode)
       .gradient(avg_backward_gradient)
       .hidden()
       .doc("Gradient of avg_pool2d: each gradient shared out over its window.");

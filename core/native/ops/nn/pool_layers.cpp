@@ -15,12 +15,13 @@
 namespace ts {
 namespace {
 
-const Op max_op("max_pool2d_with_indices"), max_values_op("_max_pool2d_values"), avg_op("avg_pool2d");
+const Op pool_layers_max_op("max_pool2d_with_indices"), max_values_op("_max_pool2d_values"),
+    pool_layers_avg_op("avg_pool2d");
 using Two = std::tuple<Tensor, Tensor>;
 
 Tensor max_pool2d(const Tensor& self, IntSpan kernel, IntSpan stride, IntSpan padding, IntSpan dilation,
                   bool ceil_mode) {
-  return max_op(self, kernel, stride, padding, dilation, ceil_mode);
+  return pool_layers_max_op(self, kernel, stride, padding, dilation, ceil_mode);
 }
 
 // One dim as two, the first of size one.
@@ -57,8 +58,8 @@ Two max_pool1d_with_indices(const Tensor& self, IntSpan kernel, IntSpan stride, 
                             bool ceil_mode) {
   const char* op = "max_pool1d";
   MaxLine l(kernel, stride, padding, dilation, op);
-  auto [values, indices] = max_op.multi<2>(as_plane(self, op), l.kernel.values, l.stride.values, l.padding.values,
-                                           l.dilation.values, ceil_mode);
+  auto [values, indices] = pool_layers_max_op.multi<2>(as_plane(self, op), l.kernel.values, l.stride.values,
+                                                       l.padding.values, l.dilation.values, ceil_mode);
   return {as_line(values), as_line(indices)};
 }
 Tensor max_pool1d(const Tensor& self, IntSpan kernel, IntSpan stride, IntSpan padding, IntSpan dilation,
@@ -75,7 +76,7 @@ Tensor avg_pool1d(const Tensor& self, IntSpan kernel, IntSpan stride, IntSpan pa
   const char* op = "avg_pool1d";
   AsRows k(kernel, 1, op, "kernel_size"), s(stride.empty() ? kernel : stride, 1, op, "stride"),
       p(padding, 0, op, "padding");
-  return as_line(avg_op(as_plane(self, op), k.values, s.values, p.values, ceil_mode, include_padding));
+  return as_line(pool_layers_avg_op(as_plane(self, op), k.values, s.values, p.values, ceil_mode, include_padding));
 }
 
 // --- adaptive: window o of n covers floor(o * size / n) to ceil((o + 1) * size / n) ----------------------------------
@@ -190,7 +191,7 @@ Tensor adaptive_avg_pool2d(const Tensor& self, IntSpan output_size) {
   if (output[0] == 0 || output[1] == 0 || !self.numel()) return no_windows(self, output);
   if (output[0] == 1 && output[1] == 1) return plane_means(self);
   int64_t kernel[] = {h / output[0], w / output[1]};
-  if (h % output[0] == 0 && w % output[1] == 0) return avg_op(self, IntSpan(kernel), IntSpan(kernel));
+  if (h % output[0] == 0 && w % output[1] == 0) return pool_layers_avg_op(self, IntSpan(kernel), IntSpan(kernel));
   return as_laid_out(self, adaptive_along(adaptive_along(self, -2, output[0], false), -1, output[1], false));
 }
 Tensor adaptive_avg_pool1d(const Tensor& self, IntSpan output_size) {

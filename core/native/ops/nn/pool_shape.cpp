@@ -28,7 +28,7 @@ Dims four(IntSpan sizes) {
   return out;
 }
 // The windows start at s.padding before the input, wherever the padded copy starts.
-Tensor shifted(const Tensor& padded, const PoolShape& s, const ConvShape& c) {
+Tensor pool_shape_shifted(const Tensor& padded, const PoolShape& s, const ConvShape& c) {
   int64_t offset = 0;
   Dims sizes(padded.sizes());
   for (size_t d = 0; d < 2; ++d) {
@@ -81,7 +81,7 @@ Tensor pool_windows(const Tensor& input, const PoolShape& s, double fill) {
                                      }(),
                                      input->byte_offset);
   ConvShape c = with_overhang(s);
-  return window_view(shifted(padded_copy(x, c, fill), s, c), c, s.kernel, s.output_plane());
+  return window_view(pool_shape_shifted(padded_copy(x, c, fill), s, c), c, s.kernel, s.output_plane());
 }
 
 Tensor sum_pool_windows(const Tensor& windows, const PoolShape& s) {

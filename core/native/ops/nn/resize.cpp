@@ -15,7 +15,7 @@ namespace {
 
 using OptionalScale = std::optional<double>;
 
-enum class Mode { Nearest, NearestExact, Linear, Cubic, Lanczos, Area };
+enum class ResizeMode { Nearest, NearestExact, Linear, Cubic, Lanczos, Area };
 
 // What output position o reads: at[k][o] with weight[k][o], for every tap k. No weights: one tap, taken as it is.
 struct Taps {
@@ -50,7 +50,7 @@ Taps nearest(int64_t in, int64_t out, OptionalScale scale, bool exact, bool imag
   return taps;
 }
 
-Taps linear(int64_t in, int64_t out, bool align_corners, OptionalScale scale) {
+Taps resize_linear(int64_t in, int64_t out, bool align_corners, OptionalScale scale) {
   Taps taps(2, out, true);
   if (in == out) scale.reset(); // as PyTorch: the size stays, and so do the values
   double step = step_of(in, out, align_corners, scale);
@@ -106,9 +106,9 @@ Taps area(int64_t in, int64_t out) {
 }
 
 // The kernel stretched over as many input positions as one output position stands for, normalised.
-Taps antialiased(int64_t in, int64_t out, bool align_corners, OptionalScale scale, Mode mode) {
+Taps antialiased(int64_t in, int64_t out, bool align_corners, OptionalScale scale, ResizeMode mode) {
   double step = step_of(in, out, align_corners, scale), stretch = std::max(step, 1.0);
-  double support = (mode == Mode::Lanczos ? 3 : mode == Mode::Cubic ? 2 : 1) * stretch;
+  double support = (mode == ResizeMode::Lanczos ? 3 : mode == ResizeMode::Cubic ? 2 : 1) * stretch;
   Taps taps(static_cast<size_t>(std::ceil(support)) * 2 + 1, out, true);
   for (int64_t o = 0; o < out; ++o) {
     double centre = step * (static_cast<double>(o) + 0.5), total = 0;
@@ -118,9 +118,9 @@ Taps antialiased(int64_t in, int64_t out, bool align_corners, OptionalScale scal
     std::vector<double> weights;
     for (int64_t k = 0; k < n; ++k) {
       double x = (static_cast<double>(k + begin) - centre + 0.5) / stretch;
-      weights.push_back(mode == Mode::Lanczos ? lanczos_kernel(x)
-                        : mode == Mode::Cubic ? cubic_kernel(x, kCubicAntialias)
-                                              : std::max(1 - std::abs(x), 0.0));
+      weights.push_back(mode == ResizeMode::Lanczos ? lanczos_kernel(x)
+                        : mode == ResizeMode::Cubic ? cubic_kernel(x, kCubicAntialias)
+                                                    : std::max(1 - std::abs(x), 0.0));
       total += weights.back();
     }
     for (int64_t k = 0; k < n; ++k)
@@ -171,16 +171,16 @@ Tensor apply(const Tensor& x, int64_t dim, const Taps& taps) {
 
 // --- arguments -------------------------------------------------------------------------------------------------------
 
-Mode parse_mode(const char* mode, size_t spatial) {
-  constexpr std::pair<const char*, Mode> kAny[] = {
-      {"nearest", Mode::Nearest}, {"nearest-exact", Mode::NearestExact}, {"area", Mode::Area}};
+ResizeMode parse_mode(const char* mode, size_t spatial) {
+  constexpr std::pair<const char*, ResizeMode> kAny[] = {
+      {"nearest", ResizeMode::Nearest}, {"nearest-exact", ResizeMode::NearestExact}, {"area", ResizeMode::Area}};
   for (auto [name, m] : kAny)
     if (!std::strcmp(mode, name)) return m;
-  constexpr std::tuple<const char*, size_t, Mode> kFixed[] = {{"linear", 1, Mode::Linear},
-                                                              {"bilinear", 2, Mode::Linear},
-                                                              {"trilinear", 3, Mode::Linear},
-                                                              {"bicubic", 2, Mode::Cubic},
-                                                              {"lanczos", 2, Mode::Lanczos}};
+  constexpr std::tuple<const char*, size_t, ResizeMode> kFixed[] = {{"linear", 1, ResizeMode::Linear},
+                                                                    {"bilinear", 2, ResizeMode::Linear},
+                                                                    {"trilinear", 3, ResizeMode::Linear},
+                                                                    {"bicubic", 2, ResizeMode::Cubic},
+                                                                    {"lanczos", 2, ResizeMode::Lanczos}};
   for (auto [name, n, m] : kFixed) {
     if (std::strcmp(mode, name)) continue;
     TS_CHECK_KIND(ErrorKind::NotImplemented, n == spatial, "interpolate: Got ", spatial + 2, "D input, but ", mode,
@@ -216,15 +216,15 @@ Tensor interpolate(const Tensor& input, std::optional<IntSpan> size, std::span<c
   TS_CHECK_KIND(ErrorKind::NotImplemented, input.ndim() >= 3 && input.ndim() <= 5,
                 "interpolate: Input Error: Only 3D, 4D and 5D input Tensors supported (got ", input.ndim(), "D)");
   IntSpan plane = input.sizes().subspan(2);
-  Mode m = parse_mode(mode, plane.size());
-  bool smooth = m == Mode::Linear || m == Mode::Cubic || m == Mode::Lanczos;
+  ResizeMode m = parse_mode(mode, plane.size());
+  bool smooth = m == ResizeMode::Linear || m == ResizeMode::Cubic || m == ResizeMode::Lanczos;
   TS_CHECK_VALUE(smooth || !align_corners, "interpolate: align_corners option can only be set with the interpolating "
                                            "modes: linear | bilinear | bicubic | trilinear");
   TS_CHECK_VALUE(
       !antialias || (smooth && plane.size() == 2),
       "interpolate: Anti-alias option is restricted to bilinear, bicubic and lanczos modes and requires a 4-D tensor "
       "as input");
-  TS_CHECK_VALUE(m != Mode::Lanczos || (antialias && !align_corners.value_or(false)),
+  TS_CHECK_VALUE(m != ResizeMode::Lanczos || (antialias && !align_corners.value_or(false)),
                  "interpolate: Lanczos mode requires antialias=True, without align_corners");
   TS_CHECK_VALUE(size || !scales.empty(), "interpolate: either size or scale_factor should be defined");
   TS_CHECK_VALUE(!size || scales.empty(), "interpolate: only one of size or scale_factor should be defined");
@@ -236,11 +236,11 @@ Tensor interpolate(const Tensor& input, std::optional<IntSpan> size, std::span<c
                  "spatial dimensions, but got input with spatial dimensions of ",
                  plane, " and ", given, " output sizes or scale factors");
   TS_CHECK_KIND(ErrorKind::NotImplemented,
-                is_floating(input.dtype()) || m == Mode::Nearest || m == Mode::NearestExact ||
+                is_floating(input.dtype()) || m == ResizeMode::Nearest || m == ResizeMode::NearestExact ||
                     (input.dtype() == DType::UInt8 && plane.size() == 2 && smooth),
                 "interpolate: mode ", mode, " is not implemented for '", input.dtype(), "'; convert to a float dtype");
   Dims out = output_sizes(plane, size, scales);
-  bool weighted = smooth || m == Mode::Area;
+  bool weighted = smooth || m == ResizeMode::Area;
   bool bytes = weighted && input.dtype() == DType::UInt8;
   DType wide = bytes ? DType::Float32 : weighted ? accumulate_type(input) : input.dtype();
   Tensor x = wide == input.dtype() ? input : ops::to_dtype(input, wide);
@@ -257,11 +257,11 @@ Tensor interpolate(const Tensor& input, std::optional<IntSpan> size, std::span<c
       continue;
     }
     bool align = align_corners.value_or(false);
-    Taps taps = m == Mode::Area     ? area(n, out[d])
-                : !smooth           ? nearest(n, out[d], scale, m == Mode::NearestExact, plane.size() == 2)
-                : antialias         ? antialiased(n, out[d], align, scale, m)
-                : m == Mode::Linear ? linear(n, out[d], align, scale)
-                                    : cubic(n, out[d], align, scale);
+    Taps taps = m == ResizeMode::Area     ? area(n, out[d])
+                : !smooth                 ? nearest(n, out[d], scale, m == ResizeMode::NearestExact, plane.size() == 2)
+                : antialias               ? antialiased(n, out[d], align, scale, m)
+                : m == ResizeMode::Linear ? resize_linear(n, out[d], align, scale)
+                                          : cubic(n, out[d], align, scale);
     if (bytes) round_for_bytes(taps, !antialias);
     x = apply(x, dim, taps);
     if (bytes) x = ops::clamp(floor_op(ops::add(x, Scalar(0.5))), Scalar(0), Scalar(255)); // cubic weights overshoot

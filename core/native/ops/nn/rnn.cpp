@@ -9,7 +9,8 @@
 namespace ts {
 namespace {
 
-const Op simple_layer_op("_rnn_layer"), lstm_layer_op("_lstm_layer"), gru_layer_op("_gru_layer"), dropout_op("dropout");
+const Op simple_layer_op("_rnn_layer"), lstm_layer_op("_lstm_layer"), gru_layer_op("_gru_layer"),
+    rnn_dropout_op("dropout");
 
 enum class Cell { Tanh, Relu, Lstm, Gru };
 const char* name_of(Cell cell) {
@@ -74,7 +75,7 @@ Network walk(Cell cell, Tensor rows, IntSpan counts, TensorList states, TensorLi
     if (static_cast<int64_t>(outputs.size()) < o.directions()) continue;
     rows = o.bidirectional ? ops::cat(outputs, int64_t{1}) : outputs[0];
     outputs.clear();
-    if (o.train && o.dropout > 0 && k + 1 < cells) rows = dropout_op(rows, o.dropout, true);
+    if (o.train && o.dropout > 0 && k + 1 < cells) rows = rnn_dropout_op(rows, o.dropout, true);
   }
   return {rows, ops::stack(hidden, int64_t{0}), cell == Cell::Lstm ? ops::stack(cell_states, int64_t{0}) : Tensor()};
 }

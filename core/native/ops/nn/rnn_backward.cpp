@@ -13,15 +13,16 @@ namespace ts {
 namespace {
 
 // Why what is declared here is computed by code.
-const char* const kCode = "walks over steps between products, all of an LSTM's by one kernel where there is one";
+const char* const kRnnBackwardCode =
+    "walks over steps between products, all of an LSTM's by one kernel where there is one";
 
 using namespace rnn;
 
-Tensor matrix(int64_t rows, int64_t columns, const Tensor& like) {
+Tensor rnn_backward_matrix(int64_t rows, int64_t columns, const Tensor& like) {
   int64_t sizes[] = {rows, columns};
   return empty_tensor(sizes, like.dtype(), like.device());
 }
-Tensor turned(const Tensor& t) { return raw_transpose(t, 0, 1); }
+Tensor rnn_backward_turned(const Tensor& t) { return raw_transpose(t, 0, 1); }
 
 // The gradient of argument k: empty where nobody wants it.
 bool is_wanted(int64_t wanted, int k) { return wanted >> k & 1; }
@@ -31,7 +32,7 @@ Tensor gradient_outline(int64_t wanted, int k, const Tensor& argument, const Ten
 }
 // A state's gradient as it is walked back: in the result's memory if it is wanted, from what arrives.
 Tensor walked(const Tensor& result, bool wanted, const Tensor& arrived, const Tensor& like) {
-  Tensor state = wanted ? result : matrix(like.size(0), like.size(1), like);
+  Tensor state = wanted ? result : rnn_backward_matrix(like.size(0), like.size(1), like);
   if (arrived.defined())
     raw_copy(state, arrived);
   else
@@ -47,8 +48,8 @@ struct Products {
 void fill_products(const Products& to, const Tensor& input, const Tensor& input_weight, const Tensor& before,
                    const Tensor& input_gates, const Tensor& hidden_gates) {
   if (to.input.numel()) launch_matmul(to.input, input_gates, input_weight);
-  if (to.input_weight.numel()) launch_matmul(to.input_weight, turned(input_gates), input);
-  if (to.hidden_weight.numel()) launch_matmul(to.hidden_weight, turned(hidden_gates), before);
+  if (to.input_weight.numel()) launch_matmul(to.input_weight, rnn_backward_turned(input_gates), input);
+  if (to.hidden_weight.numel()) launch_matmul(to.hidden_weight, rnn_backward_turned(hidden_gates), before);
   if (to.input_bias.numel()) reduce_into(to.input_bias, TS_R_SUM, input_gates, 1);
   if (!to.hidden_bias.numel()) return;
   bool same_sums = to.input_bias.numel() && &input_gates == &hidden_gates;
@@ -102,19 +103,21 @@ std::vector<Tensor> traced_simple(const std::vector<Tensor>& a, IntSpan counts, 
   });
 }
 
-Six simple_rule(const Tensor&, const Tensor&, const Tensor& x, const Tensor& hx, const Tensor& w_ih, const Tensor& w_hh,
-                const Tensor& b_ih, const Tensor& b_hh, const Tensor& out, IntSpan, bool, bool, int64_t wanted) {
+Six rnn_backward_simple_rule(const Tensor&, const Tensor&, const Tensor& x, const Tensor& hx, const Tensor& w_ih,
+                             const Tensor& w_hh, const Tensor& b_ih, const Tensor& b_hh, const Tensor& out, IntSpan,
+                             bool, bool, int64_t wanted) {
   auto of = [&](int k, const Tensor& t) { return gradient_outline(wanted, k, t, out); };
   return {of(0, x), of(1, hx), of(2, w_ih), of(3, w_hh), of(4, b_ih), of(5, b_hh)};
 }
-void simple_backward(const Tensor& dx, const Tensor& dhx, const Tensor& dw_ih, const Tensor& dw_hh, const Tensor& db_ih,
-                     const Tensor& db_hh, const Tensor& grad, const Tensor& grad_state, const Tensor& input,
-                     const Tensor& hx, const Tensor& w_ih, const Tensor& w_hh, const Tensor&, const Tensor&,
-                     const Tensor& out, IntSpan counts, bool reverse, bool relu, int64_t wanted) {
+void rnn_backward_simple_backward(const Tensor& dx, const Tensor& dhx, const Tensor& dw_ih, const Tensor& dw_hh,
+                                  const Tensor& db_ih, const Tensor& db_hh, const Tensor& grad,
+                                  const Tensor& grad_state, const Tensor& input, const Tensor& hx, const Tensor& w_ih,
+                                  const Tensor& w_hh, const Tensor&, const Tensor&, const Tensor& out, IntSpan counts,
+                                  bool reverse, bool relu, int64_t wanted) {
   Tensor x = raw_contiguous(input), initial = raw_contiguous(hx), d_out = dense(grad);
   Steps steps("rnn", counts, x.size(0), initial.size(0), reverse);
   Tensor d_state = walked(dhx, is_wanted(wanted, 1), grad_state, initial);
-  Tensor d_gates = matrix(out.size(0), out.size(1), out);
+  Tensor d_gates = rnn_backward_matrix(out.size(0), out.size(1), out);
   for (int64_t k = steps.length(); k-- > 0;) {
     int64_t t = steps.at(k), n = steps.count(t), start = steps.start(t);
     Tensor d = rows_of(d_gates, start, n), state = rows_of(d_state, 0, n);
@@ -151,18 +154,19 @@ std::vector<Tensor> traced_lstm(const std::vector<Tensor>& a, IntSpan counts, bo
   });
 }
 
-Eight lstm_rule(const Tensor&, const Tensor&, const Tensor&, const Tensor& x, const Tensor& hx, const Tensor& cx,
-                const Tensor& w_ih, const Tensor& w_hh, const Tensor& b_ih, const Tensor& b_hh, const Tensor& w_hr,
-                const Tensor& out, const Tensor&, const Tensor&, const Tensor&, IntSpan, bool, int64_t wanted) {
+Eight rnn_backward_lstm_rule(const Tensor&, const Tensor&, const Tensor&, const Tensor& x, const Tensor& hx,
+                             const Tensor& cx, const Tensor& w_ih, const Tensor& w_hh, const Tensor& b_ih,
+                             const Tensor& b_hh, const Tensor& w_hr, const Tensor& out, const Tensor&, const Tensor&,
+                             const Tensor&, IntSpan, bool, int64_t wanted) {
   auto of = [&](int k, const Tensor& t) { return gradient_outline(wanted, k, t, out); };
   return {of(0, x), of(1, hx), of(2, cx), of(3, w_ih), of(4, w_hh), of(5, b_ih), of(6, b_hh), of(7, w_hr)};
 }
 // All steps by one kernel, if there is one that takes them.
-const KernelId kLstmSteps("lstm_steps_backward");
+const KernelId kRnnBackwardLstmSteps("lstm_steps_backward");
 bool lstm_steps_backward(const Tensor& d_gates, const Tensor& d_state, const Tensor& d_cell, const Tensor& d_out,
                          const Tensor& gates, const Tensor& cells, const Tensor& c0, const Tensor& weight,
                          IntSpan counts, bool reverse) {
-  return Launch(kLstmSteps, gates.device())
+  return Launch(kRnnBackwardLstmSteps, gates.device())
       .out(d_gates)
       .out(d_state)
       .out(d_cell)
@@ -176,12 +180,13 @@ bool lstm_steps_backward(const Tensor& d_gates, const Tensor& d_state, const Ten
       .work(gates.numel() * c0.size(1))
       .run();
 }
-void lstm_backward(const Tensor& dx, const Tensor& dhx, const Tensor& dcx, const Tensor& dw_ih, const Tensor& dw_hh,
-                   const Tensor& db_ih, const Tensor& db_hh, const Tensor& dw_hr, const Tensor& grad,
-                   const Tensor& grad_state, const Tensor& grad_cell, const Tensor& input, const Tensor& hx,
-                   const Tensor& cx, const Tensor& w_ih, const Tensor& w_hh, const Tensor&, const Tensor&,
-                   const Tensor& w_hr, const Tensor& out, const Tensor& gates, const Tensor& cells,
-                   const Tensor& hidden, IntSpan counts, bool reverse, int64_t wanted) {
+void rnn_backward_lstm_backward(const Tensor& dx, const Tensor& dhx, const Tensor& dcx, const Tensor& dw_ih,
+                                const Tensor& dw_hh, const Tensor& db_ih, const Tensor& db_hh, const Tensor& dw_hr,
+                                const Tensor& grad, const Tensor& grad_state, const Tensor& grad_cell,
+                                const Tensor& input, const Tensor& hx, const Tensor& cx, const Tensor& w_ih,
+                                const Tensor& w_hh, const Tensor&, const Tensor&, const Tensor& w_hr, const Tensor& out,
+                                const Tensor& gates, const Tensor& cells, const Tensor& hidden, IntSpan counts,
+                                bool reverse, int64_t wanted) {
   static const Fused kAdd("a b", {"a + b"});
   Tensor x = raw_contiguous(input), h0 = raw_contiguous(hx), c0 = raw_contiguous(cx), d_out = dense(grad);
   bool projected = w_hr.defined();
@@ -189,9 +194,9 @@ void lstm_backward(const Tensor& dx, const Tensor& dhx, const Tensor& dcx, const
   int64_t width = c0.size(1);
   Tensor d_state = walked(dhx, is_wanted(wanted, 1), grad_state, h0),
          d_cell = walked(dcx, is_wanted(wanted, 2), grad_cell, c0);
-  Tensor d_gates = matrix(gates.size(0), gates.size(1), gates);
-  Tensor d_hidden = projected ? matrix(h0.size(0), width, x) : Tensor();
-  Tensor d_projected = projected ? matrix(x.size(0), h0.size(1), x) : Tensor();
+  Tensor d_gates = rnn_backward_matrix(gates.size(0), gates.size(1), gates);
+  Tensor d_hidden = projected ? rnn_backward_matrix(h0.size(0), width, x) : Tensor();
+  Tensor d_projected = projected ? rnn_backward_matrix(x.size(0), h0.size(1), x) : Tensor();
   bool walked_back =
       !projected && lstm_steps_backward(d_gates, d_state, d_cell, d_out, gates, cells, c0, w_hh, counts, reverse);
   for (int64_t k = walked_back ? 0 : steps.length(); k-- > 0;) {
@@ -213,7 +218,7 @@ void lstm_backward(const Tensor& dx, const Tensor& dhx, const Tensor& dcx, const
     launch_matmul(state, d, w_hh);
   }
   fill_products({dx, dw_ih, dw_hh, db_ih, db_hh}, x, w_ih, states_before(steps, out, h0), d_gates, d_gates);
-  if (dw_hr.numel()) launch_matmul(dw_hr, turned(d_projected), hidden);
+  if (dw_hr.numel()) launch_matmul(dw_hr, rnn_backward_turned(d_projected), hidden);
 }
 Eight lstm_traced(const Tensor& grad, const Tensor& grad_state, const Tensor& grad_cell, const Tensor& x,
                   const Tensor& hx, const Tensor& cx, const Tensor& w_ih, const Tensor& w_hh, const Tensor& b_ih,
@@ -242,23 +247,23 @@ std::vector<Tensor> traced_gru(const std::vector<Tensor>& a, IntSpan counts, boo
   });
 }
 
-Six gru_rule(const Tensor&, const Tensor&, const Tensor& x, const Tensor& hx, const Tensor& w_ih, const Tensor& w_hh,
-             const Tensor& b_ih, const Tensor& b_hh, const Tensor& out, const Tensor&, const Tensor&, IntSpan, bool,
-             int64_t wanted) {
+Six rnn_backward_gru_rule(const Tensor&, const Tensor&, const Tensor& x, const Tensor& hx, const Tensor& w_ih,
+                          const Tensor& w_hh, const Tensor& b_ih, const Tensor& b_hh, const Tensor& out, const Tensor&,
+                          const Tensor&, IntSpan, bool, int64_t wanted) {
   auto of = [&](int k, const Tensor& t) { return gradient_outline(wanted, k, t, out); };
   return {of(0, x), of(1, hx), of(2, w_ih), of(3, w_hh), of(4, b_ih), of(5, b_hh)};
 }
-void gru_backward(const Tensor& dx, const Tensor& dhx, const Tensor& dw_ih, const Tensor& dw_hh, const Tensor& db_ih,
-                  const Tensor& db_hh, const Tensor& grad, const Tensor& grad_state, const Tensor& input,
-                  const Tensor& hx, const Tensor& w_ih, const Tensor& w_hh, const Tensor&, const Tensor&,
-                  const Tensor& out, const Tensor& gates, const Tensor& inner, IntSpan counts, bool reverse,
-                  int64_t wanted) {
+void rnn_backward_gru_backward(const Tensor& dx, const Tensor& dhx, const Tensor& dw_ih, const Tensor& dw_hh,
+                               const Tensor& db_ih, const Tensor& db_hh, const Tensor& grad, const Tensor& grad_state,
+                               const Tensor& input, const Tensor& hx, const Tensor& w_ih, const Tensor& w_hh,
+                               const Tensor&, const Tensor&, const Tensor& out, const Tensor& gates,
+                               const Tensor& inner, IntSpan counts, bool reverse, int64_t wanted) {
   Tensor x = raw_contiguous(input), h0 = raw_contiguous(hx), d_out = dense(grad);
   Steps steps("gru", counts, x.size(0), h0.size(0), reverse);
   int64_t width = h0.size(1), rows = x.size(0);
   Tensor d_state = walked(dhx, is_wanted(wanted, 1), grad_state, h0);
-  Tensor d_input = matrix(rows, 3 * width, x), d_hidden = matrix(rows, 3 * width, x);
-  Tensor kept = matrix(h0.size(0), width, x);
+  Tensor d_input = rnn_backward_matrix(rows, 3 * width, x), d_hidden = rnn_backward_matrix(rows, 3 * width, x);
+  Tensor kept = rnn_backward_matrix(h0.size(0), width, x);
   for (int64_t k = steps.length(); k-- > 0;) {
     int64_t t = steps.at(k), n = steps.count(t), start = steps.start(t);
     Tensor di = rows_of(d_input, start, n), dh = rows_of(d_hidden, start, n), gate = rows_of(gates, start, n);
@@ -285,8 +290,8 @@ TS_OPERATORS(rnn_backward) {
   def("_rnn_layer_backward(Tensor? grad, Tensor? grad_state, Tensor input, Tensor hx, Tensor w_ih, Tensor w_hh, "
       "Tensor? b_ih, Tensor? b_hh, Tensor output, int[] batch_sizes, bool reverse, bool relu, int wanted) -> (Tensor, "
       "Tensor, Tensor, Tensor, Tensor, Tensor)")
-      .rule<simple_rule>()
-      .computation<simple_backward, 6>(kCode)
+      .rule<rnn_backward_simple_rule>()
+      .computation<rnn_backward_simple_backward, 6>(kRnnBackwardCode)
       .saves("grad grad_state input hx w_ih w_hh b_ih b_hh output")
       .gradient(traced_gradient<simple_traced>)
       .hidden()
@@ -296,8 +301,8 @@ TS_OPERATORS(rnn_backward) {
       "Tensor hidden, int[] batch_sizes, bool reverse, int wanted) -> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, "
       "Tensor, Tensor)")
       .facts("kernel:lstm_steps_backward")
-      .rule<lstm_rule>()
-      .computation<lstm_backward, 8>(kCode)
+      .rule<rnn_backward_lstm_rule>()
+      .computation<rnn_backward_lstm_backward, 8>(kRnnBackwardCode)
       .saves("grad grad_state grad_cell input hx cx w_ih w_hh b_ih b_hh w_hr output gates cells hidden")
       .gradient(traced_gradient<lstm_traced>)
       .hidden()
@@ -305,8 +310,8 @@ TS_OPERATORS(rnn_backward) {
   def("_gru_layer_backward(Tensor? grad, Tensor? grad_state, Tensor input, Tensor hx, Tensor w_ih, Tensor w_hh, "
       "Tensor? b_ih, Tensor? b_hh, Tensor output, Tensor gates, Tensor inner, int[] batch_sizes, bool reverse, int "
       "wanted) -> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)")
-      .rule<gru_rule>()
-      .computation<gru_backward, 6>(kCode)
+      .rule<rnn_backward_gru_rule>()
+      .computation<rnn_backward_gru_backward, 6>(kRnnBackwardCode)
       .saves("grad grad_state input hx w_ih w_hh b_ih b_hh output gates inner")
       .gradient(traced_gradient<gru_traced>)
       .hidden()

@@ -13,34 +13,35 @@ namespace ts {
 namespace {
 
 // Why what is declared here is computed by code.
-const char* const kCode = "walks over steps between products, all of an LSTM's by one kernel where there is one";
+const char* const kRnnLayersCode =
+    "walks over steps between products, all of an LSTM's by one kernel where there is one";
 
 using namespace rnn;
 
-const Op simple_backward("_rnn_layer_backward"), lstm_backward("_lstm_layer_backward"),
-    gru_backward("_gru_layer_backward");
+const Op rnn_layers_simple_backward("_rnn_layer_backward"), rnn_layers_lstm_backward("_lstm_layer_backward"),
+    rnn_layers_gru_backward("_gru_layer_backward");
 
 Tensor outlined(int64_t rows, int64_t columns, const Tensor& like) {
   int64_t sizes[] = {rows, columns};
   return outline(sizes, like.dtype(), like.device());
 }
-Tensor matrix(int64_t rows, int64_t columns, const Tensor& like) {
+Tensor rnn_layers_matrix(int64_t rows, int64_t columns, const Tensor& like) {
   int64_t sizes[] = {rows, columns};
   return empty_tensor(sizes, like.dtype(), like.device());
 }
-Tensor turned(const Tensor& t) { return raw_transpose(t, 0, 1); }
+Tensor rnn_layers_turned(const Tensor& t) { return raw_transpose(t, 0, 1); }
 
 // A weight that every step multiplies with, its rows one after another where that saves each step the rearranging.
 Tensor turned_for(const Steps& steps, const Tensor& weight) {
   constexpr int64_t kStepsFrom = 4;
-  return steps.length() < kStepsFrom ? turned(weight) : raw_contiguous(turned(weight));
+  return steps.length() < kStepsFrom ? rnn_layers_turned(weight) : raw_contiguous(rnn_layers_turned(weight));
 }
 
 // What the input gives to the gates of every row: input @ weight^T + bias (+ the other bias).
 void input_part(const Tensor& gates, const Tensor& input, const Weights& w, bool both_biases) {
   Tensor bias = w.input_bias;
   if (both_biases && w.hidden_bias.defined()) bias = bias.defined() ? ops::add(bias, w.hidden_bias) : w.hidden_bias;
-  launch_matmul(gates, input, turned(w.input), bias);
+  launch_matmul(gates, input, rnn_layers_turned(w.input), bias);
 }
 
 // Of a layer's gradients those that anybody wants, a bit for each of the first `n` arguments.
@@ -60,8 +61,8 @@ template <size_t N> void set_all(GradContext& c, const std::array<Tensor, N>& fo
 using Two = std::tuple<Tensor, Tensor>;
 const Fused kTanhForward("x", {"tanh(x)"}), kReluForward("x", {"max(x, 0)"});
 
-Two simple_rule(const Tensor& x, const Tensor& hx, const Tensor& w_ih, const Tensor& w_hh, const Tensor& b_ih,
-                const Tensor& b_hh, IntSpan counts, bool reverse, bool) {
+Two rnn_layers_simple_rule(const Tensor& x, const Tensor& hx, const Tensor& w_ih, const Tensor& w_hh,
+                           const Tensor& b_ih, const Tensor& b_hh, IntSpan counts, bool reverse, bool) {
   check_layer("rnn", x, hx, {w_ih, w_hh, b_ih, b_hh, {}}, 1);
   Steps("rnn", counts, x.size(0), hx.size(0), reverse);
   return {outlined(x.size(0), hx.size(1), x), outlined(hx.size(0), hx.size(1), x)};
@@ -69,9 +70,9 @@ Two simple_rule(const Tensor& x, const Tensor& hx, const Tensor& w_ih, const Ten
 void simple_layer(const Tensor& out, const Tensor& last, const Tensor& given, const Tensor& hx, const Tensor& w_ih,
                   const Tensor& w_hh, const Tensor& b_ih, const Tensor& b_hh, IntSpan counts, bool reverse, bool relu) {
   Steps steps("rnn", counts, given.size(0), hx.size(0), reverse);
-  Tensor x = raw_contiguous(given), initial = raw_contiguous(hx), gates = matrix(x.size(0), w_ih.size(0), x);
+  Tensor x = raw_contiguous(given), initial = raw_contiguous(hx), gates = rnn_layers_matrix(x.size(0), w_ih.size(0), x);
   input_part(gates, x, {w_ih, w_hh, b_ih, b_hh, {}}, true);
-  Tensor weight = turned_for(steps, w_hh), sums = matrix(hx.size(0), w_hh.size(0), x);
+  Tensor weight = turned_for(steps, w_hh), sums = rnn_layers_matrix(hx.size(0), w_hh.size(0), x);
   for (int64_t k = 0; k < steps.length(); ++k) {
     int64_t t = steps.at(k), n = steps.count(t), start = steps.start(t);
     Tensor sum = rows_of(sums, 0, n);
@@ -81,8 +82,9 @@ void simple_layer(const Tensor& out, const Tensor& last, const Tensor& given, co
   raw_copy(last, last_states(steps, out));
 }
 void simple_gradient(GradContext& c) {
-  auto found = simple_backward.multi<6>(arrived(c, 0), arrived(c, 1), c.arg(0), c.arg(1), c.arg(2), c.arg(3), c.arg(4),
-                                        c.arg(5), c.result(0), c.value(6), c.value(7), c.value(8), wanted_bits(c, 6));
+  auto found = rnn_layers_simple_backward.multi<6>(arrived(c, 0), arrived(c, 1), c.arg(0), c.arg(1), c.arg(2), c.arg(3),
+                                                   c.arg(4), c.arg(5), c.result(0), c.value(6), c.value(7), c.value(8),
+                                                   wanted_bits(c, 6));
   set_all(c, found);
 }
 
@@ -100,8 +102,8 @@ void check_cell(const Tensor& hx, const Tensor& cx, const Weights& w) {
 
 // Results: output, last hidden state, last cell, and for the gradient the gates, cells and hidden states before the
 // projection (empty without one).
-Six lstm_rule(const Tensor& x, const Tensor& hx, const Tensor& cx, const Tensor& w_ih, const Tensor& w_hh,
-              const Tensor& b_ih, const Tensor& b_hh, const Tensor& w_hr, IntSpan counts, bool reverse) {
+Six rnn_layers_lstm_rule(const Tensor& x, const Tensor& hx, const Tensor& cx, const Tensor& w_ih, const Tensor& w_hh,
+                         const Tensor& b_ih, const Tensor& b_hh, const Tensor& w_hr, IntSpan counts, bool reverse) {
   Weights w{w_ih, w_hh, b_ih, b_hh, w_hr};
   check_layer("lstm", x, hx, w, 4);
   check_cell(hx, cx, w);
@@ -112,10 +114,10 @@ Six lstm_rule(const Tensor& x, const Tensor& hx, const Tensor& cx, const Tensor&
           outlined(rows, width, x),       outlined(w_hr.defined() ? rows : 0, width, x)};
 }
 // All steps by one kernel, if there is one that takes them.
-const KernelId kLstmSteps("lstm_steps");
+const KernelId kRnnLayersLstmSteps("lstm_steps");
 bool lstm_steps(const Tensor& gates, const Tensor& cells, const Tensor& out, const Tensor& h0, const Tensor& c0,
                 const Tensor& weight, IntSpan counts, bool reverse) {
-  return Launch(kLstmSteps, out.device())
+  return Launch(kRnnLayersLstmSteps, out.device())
       .out(gates)
       .out(cells)
       .out(out)
@@ -140,7 +142,7 @@ void lstm_layer(const Tensor& out, const Tensor& last, const Tensor& last_cell, 
   }
   int64_t width = cx.size(1);
   const Tensor &hidden = w_hr.defined() ? unprojected : out, weight = turned_for(steps, w_hh);
-  Tensor sums = matrix(hx.size(0), 4 * width, x);
+  Tensor sums = rnn_layers_matrix(hx.size(0), 4 * width, x);
   for (int64_t k = 0; k < steps.length(); ++k) {
     int64_t t = steps.at(k), n = steps.count(t), start = steps.start(t);
     Tensor sum = rows_of(sums, 0, n), gate = rows_of(gates, start, n), h = rows_of(hidden, start, n);
@@ -148,15 +150,15 @@ void lstm_layer(const Tensor& out, const Tensor& last, const Tensor& last_cell, 
     auto piece = [&](const Tensor& m, int64_t p) { return columns_of(m, p * width, width); };
     kLstmForward.run({piece(gate, 0), piece(gate, 1), piece(gate, 2), piece(gate, 3), rows_of(cells, start, n), h},
                      {piece(sum, 0), piece(sum, 1), piece(sum, 2), piece(sum, 3), state_before(steps, t, cells, c0)});
-    if (w_hr.defined()) launch_matmul(rows_of(out, start, n), h, turned(w_hr));
+    if (w_hr.defined()) launch_matmul(rows_of(out, start, n), h, rnn_layers_turned(w_hr));
   }
   raw_copy(last, last_states(steps, out));
   raw_copy(last_cell, last_states(steps, cells));
 }
 void lstm_gradient(GradContext& c) {
-  auto found = lstm_backward.multi<8>(arrived(c, 0), arrived(c, 1), arrived(c, 2), c.arg(0), c.arg(1), c.arg(2),
-                                      c.arg(3), c.arg(4), c.arg(5), c.arg(6), c.arg(7), c.result(0), c.result(3),
-                                      c.result(4), c.result(5), c.value(8), c.value(9), wanted_bits(c, 8));
+  auto found = rnn_layers_lstm_backward.multi<8>(
+      arrived(c, 0), arrived(c, 1), arrived(c, 2), c.arg(0), c.arg(1), c.arg(2), c.arg(3), c.arg(4), c.arg(5), c.arg(6),
+      c.arg(7), c.result(0), c.result(3), c.result(4), c.result(5), c.value(8), c.value(9), wanted_bits(c, 8));
   set_all(c, found);
 }
 
@@ -168,8 +170,8 @@ const Fused kGruForward("x y v r z n h", {"a=sigmoid(x + r)", "b=sigmoid(y + z)"
 using Four = std::tuple<Tensor, Tensor, Tensor, Tensor>;
 
 // Results: output, last state, and for the gradient the gates and the state's part of the last of them.
-Four gru_rule(const Tensor& x, const Tensor& hx, const Tensor& w_ih, const Tensor& w_hh, const Tensor& b_ih,
-              const Tensor& b_hh, IntSpan counts, bool reverse) {
+Four rnn_layers_gru_rule(const Tensor& x, const Tensor& hx, const Tensor& w_ih, const Tensor& w_hh, const Tensor& b_ih,
+                         const Tensor& b_hh, IntSpan counts, bool reverse) {
   check_layer("gru", x, hx, {w_ih, w_hh, b_ih, b_hh, {}}, 3);
   Steps("gru", counts, x.size(0), hx.size(0), reverse);
   int64_t rows = x.size(0), width = hx.size(1);
@@ -183,7 +185,7 @@ void gru_layer(const Tensor& out, const Tensor& last, const Tensor& gates, const
   Tensor x = raw_contiguous(given), h0 = raw_contiguous(hx), weight = turned_for(steps, w_hh);
   input_part(gates, x, {w_ih, w_hh, b_ih, b_hh, {}}, false);
   int64_t width = hx.size(1);
-  Tensor sums = matrix(hx.size(0), 3 * width, x);
+  Tensor sums = rnn_layers_matrix(hx.size(0), 3 * width, x);
   for (int64_t k = 0; k < steps.length(); ++k) {
     int64_t t = steps.at(k), n = steps.count(t), start = steps.start(t);
     Tensor sum = rows_of(sums, 0, n), gate = rows_of(gates, start, n), before = state_before(steps, t, out, h0);
@@ -196,9 +198,9 @@ void gru_layer(const Tensor& out, const Tensor& last, const Tensor& gates, const
   raw_copy(last, last_states(steps, out));
 }
 void gru_gradient(GradContext& c) {
-  auto found =
-      gru_backward.multi<6>(arrived(c, 0), arrived(c, 1), c.arg(0), c.arg(1), c.arg(2), c.arg(3), c.arg(4), c.arg(5),
-                            c.result(0), c.result(2), c.result(3), c.value(6), c.value(7), wanted_bits(c, 6));
+  auto found = rnn_layers_gru_backward.multi<6>(arrived(c, 0), arrived(c, 1), c.arg(0), c.arg(1), c.arg(2), c.arg(3),
+                                                c.arg(4), c.arg(5), c.result(0), c.result(2), c.result(3), c.value(6),
+                                                c.value(7), wanted_bits(c, 6));
   set_all(c, found);
 }
 
@@ -207,8 +209,8 @@ void gru_gradient(GradContext& c) {
 TS_OPERATORS(rnn_layers) {
   def("_rnn_layer(Tensor input, Tensor hx, Tensor w_ih, Tensor w_hh, Tensor? b_ih, Tensor? b_hh, int[] batch_sizes, "
       "bool reverse, bool relu) -> (Tensor, Tensor)")
-      .rule<simple_rule>()
-      .computation<simple_layer, 2>(kCode)
+      .rule<rnn_layers_simple_rule>()
+      .computation<simple_layer, 2>(kRnnLayersCode)
       .saves("input hx w_ih w_hh b_ih b_hh result0")
       .gradient(simple_gradient)
       .hidden()
@@ -217,8 +219,8 @@ TS_OPERATORS(rnn_layers) {
   def("_lstm_layer(Tensor input, Tensor hx, Tensor cx, Tensor w_ih, Tensor w_hh, Tensor? b_ih, Tensor? b_hh, Tensor? "
       "w_hr, int[] batch_sizes, bool reverse) -> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)")
       .facts("kernel:lstm_steps")
-      .rule<lstm_rule>()
-      .computation<lstm_layer, 6>(kCode)
+      .rule<rnn_layers_lstm_rule>()
+      .computation<lstm_layer, 6>(kRnnLayersCode)
       .saves("input hx cx w_ih w_hh b_ih b_hh w_hr result0 result3 result4 result5")
       .gradient(lstm_gradient)
       .hidden()
@@ -227,8 +229,8 @@ TS_OPERATORS(rnn_layers) {
           "reads.");
   def("_gru_layer(Tensor input, Tensor hx, Tensor w_ih, Tensor w_hh, Tensor? b_ih, Tensor? b_hh, int[] batch_sizes, "
       "bool reverse) -> (Tensor, Tensor, Tensor, Tensor)")
-      .rule<gru_rule>()
-      .computation<gru_layer, 4>(kCode)
+      .rule<rnn_layers_gru_rule>()
+      .computation<gru_layer, 4>(kRnnLayersCode)
       .saves("input hx w_ih w_hh b_ih b_hh result0 result2 result3")
       .gradient(gru_gradient)
       .hidden()

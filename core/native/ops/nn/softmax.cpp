@@ -1,6 +1,7 @@
 // softmax and log_softmax over one dim, with gradients.
 #include "dispatch/op_handles.h"
 #include "ops/common/declare.h"
+#include "ops/nn/norm_parts.h"
 #include "ops/reduce/reduce_arrange.h"
 #include "runtime/computed_dtypes.h"
 #include "runtime/empty.h"
@@ -13,7 +14,7 @@ const Op softmax_op("softmax"), softmax_backward_op("softmax_backward"),
     log_softmax_backward_op("log_softmax_backward");
 
 // x - max over dim, in the accumulation type.
-Tensor shifted(const Tensor& self, int64_t dim, DType dtype) {
+Tensor softmax_shifted(const Tensor& self, int64_t dim, DType dtype) {
   Tensor x = dtype == DType::Undefined ? self : as_dtype(self, dtype);
   Tensor wide = as_dtype(x, accumulate_type(x));
   int64_t dims[] = {dim};
@@ -37,18 +38,18 @@ Tensor log_softmax_rule(const Tensor& self, int64_t dim, DType dtype) {
 }
 
 Tensor softmax_parts(const Tensor& self, int64_t dim, DType dtype) {
-  Tensor e = ops::exp(shifted(self, dim, dtype));
+  Tensor e = ops::exp(softmax_shifted(self, dim, dtype));
   return ops::div(e, sum_along(e, dim));
 }
 Tensor log_softmax_parts(const Tensor& self, int64_t dim, DType dtype) {
-  Tensor y = shifted(self, dim, dtype);
+  Tensor y = softmax_shifted(self, dim, dtype);
   return ops::sub(y, ops::log(sum_along(ops::exp(y), dim)));
 }
 Tensor softmin(const Tensor& self, int64_t dim, DType dtype) {
   return softmax_op(ops::neg(dtype == DType::Undefined ? self : as_dtype(self, dtype)), dim);
 }
 
-Tensor backward_rule(const char* op, const Tensor& grad, const Tensor& output, int64_t dim) {
+Tensor backward_rule_of(const char* op, const Tensor& grad, const Tensor& output, int64_t dim) {
   TS_CHECK(same(grad.sizes(), output.sizes()) && grad.dtype() == output.dtype() && is_floating(output.dtype()), op,
            ": expected grad and output alike and floating, got ", grad.dtype(), grad.sizes(), " and ", output.dtype(),
            output.sizes());
@@ -56,13 +57,11 @@ Tensor backward_rule(const char* op, const Tensor& grad, const Tensor& output, i
   return outline(output.sizes(), output.dtype(), output.device());
 }
 Tensor softmax_backward_rule(const Tensor& grad, const Tensor& output, int64_t dim) {
-  return backward_rule("softmax_backward", grad, output, dim);
+  return backward_rule_of("softmax_backward", grad, output, dim);
 }
 Tensor log_softmax_backward_rule(const Tensor& grad, const Tensor& output, int64_t dim) {
-  return backward_rule("log_softmax_backward", grad, output, dim);
+  return backward_rule_of("log_softmax_backward", grad, output, dim);
 }
-
-Tensor widened(const Tensor& t) { return as_dtype(t, accumulate_type(t)); }
 
 // dx = y * (dy - sum(dy * y))
 Tensor softmax_backward_parts(const Tensor& grad, const Tensor& output, int64_t dim) {

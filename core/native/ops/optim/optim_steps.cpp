@@ -9,26 +9,26 @@ namespace ts {
 namespace {
 
 // Why what is declared here is computed by code.
-const char* const kCode = "one fused program a parameter, which the rule's text is";
+const char* const kOptimStepsCode = "one fused program a parameter, which the rule's text is";
 
 using namespace optim;
 
-const char* const kName = "_optimizer_step_";
+const char* const kOptimStepsName = "_optimizer_step_";
 
 void check_step(const char* rule, TensorList params, TensorList grads, TensorList first, TensorList second,
                 TensorList third) {
   const StepRule& known = StepRule::of(rule);
-  check_params(kName, params);
-  check_state(kName, "grads", params, grads);
+  check_params(kOptimStepsName, params);
+  check_state(kOptimStepsName, "grads", params, grads);
   std::array<TensorList, 3> states{first, second, third};
   for (size_t k = 0; k < states.size(); ++k) {
     if (k < known.states())
-      check_state(kName, "state", params, states[k]);
+      check_state(kOptimStepsName, "state", params, states[k]);
     else
-      TS_CHECK(states[k].empty(), kName, ": the rule has ", known.states(), " lists of state, got more");
-    written(kName, states[k]);
+      TS_CHECK(states[k].empty(), kOptimStepsName, ": the rule has ", known.states(), " lists of state, got more");
+    written(kOptimStepsName, states[k]);
   }
-  written(kName, params);
+  written(kOptimStepsName, params);
 }
 void step_rule(const char* rule, TensorList params, TensorList grads, TensorList first, TensorList second,
                TensorList third, double, double, double, double, double, double, double, double, double, double) {
@@ -50,7 +50,7 @@ TS_OPERATORS(optim_steps) {
       "Tensor(d!)[] third, float n0=0, float n1=0, float n2=0, float n3=0, float n4=0, float n5=0, float n6=0, float "
       "n7=0, float n8=0, float n9=0) -> ()")
       .rule<step_rule>()
-      .computation<step, 0>(kCode)
+      .computation<step, 0>(kOptimStepsCode)
       .not_differentiable()
       .hidden()
       .function_only()

@@ -12,7 +12,7 @@
 namespace ts::optim {
 namespace {
 
-const char* const kName = "_optimizer_step_";
+const char* const kStepRuleName = "_optimizer_step_";
 constexpr size_t kLongest = 2000;
 
 bool mentions(std::string_view text, std::string_view name) {
@@ -45,7 +45,7 @@ double evaluate(const pointwise::Expr& e, std::span<const double> numbers) {
   case TS_I_DIV: return a / b;
   case TS_I_POW: return std::pow(a, b);
   default:
-    fail(ErrorKind::Value, kName, ": ", pointwise::instruction_name(e->op),
+    fail(ErrorKind::Value, kStepRuleName, ": ", pointwise::instruction_name(e->op),
          " of numbers alone is not known; use + - * /, sqrt, exp, expm1, log, pow");
   }
 }
@@ -60,7 +60,7 @@ Tensor flat(const Tensor& t) {
 StepRule::StepRule(std::string_view given) : text_(given) {
   const size_t colon = given.find(':');
   std::vector<std::string_view> groups = split(given.substr(0, std::min(colon, given.size())), ',');
-  TS_CHECK_VALUE(colon != given.npos && given.size() <= kLongest && groups.size() <= 3, kName,
+  TS_CHECK_VALUE(colon != given.npos && given.size() <= kLongest && groups.size() <= 3, kStepRuleName,
                  ": expected a rule 'param grad,states,numbers:lines' of at most ", kLongest, " characters, got '",
                  given.substr(0, 80), "'");
   groups.resize(3);
@@ -83,7 +83,7 @@ StepRule::StepRule(std::string_view given) : text_(given) {
     results += sign == line.npos;
     program_lines_.emplace_back(line);
   }
-  TS_CHECK_VALUE(named && states_ <= kMaxStates && numbers_ <= kMaxNumbers && results == states_ + 1, kName,
+  TS_CHECK_VALUE(named && states_ <= kMaxStates && numbers_ <= kMaxNumbers && results == states_ + 1, kStepRuleName,
                  ": expected a rule of a parameter, its gradient, at most ", kMaxStates, " states and ", kMaxNumbers,
                  " numbers, with a result for the parameter and each state, got '", text_, "'");
   std::vector<const char*> pointers;

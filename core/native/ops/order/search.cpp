@@ -17,7 +17,7 @@ namespace ts {
 namespace {
 
 // Why what is declared here is computed by code.
-const char* const kCode = "brings both operands to one dtype, then counts or looks up";
+const char* const kSearchCode = "brings both operands to one dtype, then counts or looks up";
 
 const KernelId kSearch("searchsorted"), kCount("count_integers");
 const Op middle_of("_search_middle"), step_low("_search_low"), step_high("_search_high");
@@ -266,7 +266,7 @@ TS_OPERATORS(search) {
       "side=None, Tensor? sorter=None) -> Tensor")
       .facts("kernel:searchsorted")
       .rule<searchsorted_rule>()
-      .computation<searchsorted>(kCode)
+      .computation<searchsorted>(kSearchCode)
       .not_differentiable()
       .function_only()
       .out(kSameDtype)
@@ -299,7 +299,7 @@ TS_OPERATORS(search) {
       .doc("How often each non-negative integer occurs, or the sum of its weights. Waits for the device.");
   def("histc(Tensor self, int bins=100, Scalar min=0, Scalar max=0) -> Tensor")
       .rule<histc_rule>()
-      .computation<histc>(kCode)
+      .computation<histc>(kSearchCode)
       .reads_host()
       .not_differentiable()
       .out(kSameDtype)
@@ -314,7 +314,7 @@ TS_OPERATORS(search) {
       .doc("Class indices as rows of zeros with a one. Waits for the device.");
   def("_one_hot(Tensor self, int num_classes) -> Tensor")
       .rule<one_hot_rule>()
-      .computation<one_hot>(kCode)
+      .computation<one_hot>(kSearchCode)
       .reads_host()
       .not_differentiable()
       .hidden()

@@ -12,7 +12,7 @@ namespace ts {
 namespace {
 
 // Why what is declared here is computed by code.
-const char* const kCode = "sorts along the last dim of a geometry in which that is the dim asked for";
+const char* const kSortCode = "sorts along the last dim of a geometry in which that is the dim asked for";
 
 using Pair = std::tuple<Tensor, Tensor>;
 const KernelId kSort("sort"), kTopk("topk");
@@ -244,7 +244,7 @@ template <bool ignore_nan> Tensor median_all(const Tensor& self) {
 TS_OPERATORS(sort) {
   def("sort(Tensor self, int dim=-1, bool descending=False, *, bool? stable=False) -> (Tensor values, Tensor indices)")
       .rule<sort_rule>()
-      .computation<sort, 2>(kCode)
+      .computation<sort, 2>(kSortCode)
       .saves("result1")
       .gradient([](GradContext& c) { selection_gradient(c, 1); })
       .out()
@@ -252,14 +252,14 @@ TS_OPERATORS(sort) {
           "Elements in order along `dim`, and where they came from. Equal elements keep their order; NaN is greatest.");
   def("argsort(Tensor self, int dim=-1, bool descending=False, *, bool stable=False) -> Tensor")
       .rule<argsort_rule>()
-      .computation<argsort>(kCode)
+      .computation<argsort>(kSortCode)
       .not_differentiable()
       .doc("Positions that sort self along `dim`; equal elements keep their order.");
   def("msort(Tensor self) -> Tensor").body<msort>().out(kSameDtype).doc("self sorted along its first dimension.");
   def("topk(Tensor self, int k, int dim=-1, bool largest=True, bool sorted=True) -> (Tensor values, Tensor indices)")
       .facts("kernel:topk")
       .rule<topk_rule>()
-      .computation<topk, 2>(kCode)
+      .computation<topk, 2>(kSortCode)
       .saves("result1")
       .gradient([](GradContext& c) { selection_gradient(c, 2); })
       .out()
@@ -275,7 +275,7 @@ TS_OPERATORS(sort) {
       .doc("The lower of the middle elements of all; NaN if there is any.");
   def("_median(Tensor self, bool ignore_nan) -> Tensor")
       .rule<middle_rule>()
-      .computation<middle>(kCode)
+      .computation<middle>(kSortCode)
       .node_name("MedianBackward0")
       .saves("self result")
       .gradient(share_among_equals)

@@ -15,7 +15,7 @@ namespace ts {
 namespace {
 
 // Why what is declared here is computed by code.
-const char* const kCode = "draws numbers, then walks over sums of weights";
+const char* const kMultinomialCode = "draws numbers, then walks over sums of weights";
 
 // Sums along rows of what is NaN where a weight is negative or not finite.
 Tensor sums_of_weights(const Tensor& p) {
@@ -93,7 +93,7 @@ void multinomial(const Tensor& out, const Tensor& self, int64_t num_samples, boo
 TS_OPERATORS(multinomial) {
   def("multinomial(Tensor self, int num_samples, bool replacement=False, *, Generator? generator=None) -> Tensor")
       .rule<multinomial_rule>()
-      .computation<multinomial>(kCode)
+      .computation<multinomial>(kMultinomialCode)
       .reads_host()
       .not_differentiable()
       .out(kSameDtype)

@@ -15,7 +15,7 @@ namespace ts {
 namespace {
 
 // Why what is declared here is computed by code.
-const char* const kCode = "claims its random numbers before it is known who draws them";
+const char* const kRandomCode = "claims its random numbers before it is known who draws them";
 
 using Format = std::optional<MemoryFormat>;
 
@@ -173,39 +173,39 @@ void normal_float_float(const Tensor& out, double mean, double std, IntSpan, Gen
 TS_OPERATORS(random_factories) {
   def("rand(int[] size, " DRAW_OPTIONS ") -> Tensor")
       .rule<rand_rule>()
-      .computation<rand>(kCode)
+      .computation<rand>(kRandomCode)
       .function_only()
       .out()
       .doc("Uniform numbers in [0, 1).");
   def("randn(int[] size, " DRAW_OPTIONS ") -> Tensor")
       .rule<randn_rule>()
-      .computation<randn>(kCode)
+      .computation<randn>(kRandomCode)
       .function_only()
       .out()
       .doc("Standard normal numbers.");
   def("randint(int high, int[] size, " DRAW_OPTIONS ") -> Tensor")
       .rule<randint_high_rule>()
-      .computation<randint_high>(kCode)
+      .computation<randint_high>(kRandomCode)
       .function_only()
       .out()
       .doc("Integers drawn evenly from [0, high).");
   def("randint.low(int low, int high, int[] size, " DRAW_OPTIONS ") -> Tensor")
       .rule<randint_rule>()
-      .computation<randint>(kCode)
+      .computation<randint>(kRandomCode)
       .function_only()
       .out()
       .doc("Integers drawn evenly from [low, high).");
   def("randperm(int n, " DRAW_OPTIONS ") -> Tensor")
       .facts("kernel:random_order")
       .rule<randperm_rule>()
-      .computation<randperm>(kCode)
+      .computation<randperm>(kRandomCode)
       .function_only()
       .out()
       .doc("A random order of 0, 1, ..., n - 1.");
   def("rand_like(Tensor self, " LIKE_OPTIONS ") -> Tensor")
       .facts("stored:complex32")
       .rule<rand_like_rule>()
-      .computation<rand_like>(kCode)
+      .computation<rand_like>(kRandomCode)
       .function_only()
       .not_differentiable()
       .random()
@@ -213,35 +213,35 @@ TS_OPERATORS(random_factories) {
   def("randn_like(Tensor self, " LIKE_OPTIONS ") -> Tensor")
       .facts("stored:complex32")
       .rule<rand_like_rule>()
-      .computation<randn_like>(kCode)
+      .computation<randn_like>(kRandomCode)
       .function_only()
       .not_differentiable()
       .random()
       .doc("Standard normal numbers with self's shape, dtype and device.");
   def("randint_like(Tensor self, int high, " LIKE_OPTIONS ") -> Tensor")
       .rule<randint_like_high_rule>()
-      .computation<randint_like_high>(kCode)
+      .computation<randint_like_high>(kRandomCode)
       .function_only()
       .not_differentiable()
       .random()
       .doc("Integers from [0, high) with self's shape, dtype and device.");
   def("randint_like.low_dtype(Tensor self, int low, int high, " LIKE_OPTIONS ") -> Tensor")
       .rule<randint_like_rule>()
-      .computation<randint_like>(kCode)
+      .computation<randint_like>(kRandomCode)
       .function_only()
       .not_differentiable()
       .random()
       .doc("Integers from [low, high) with self's shape, dtype and device.");
   def("normal.Tensor_float(Tensor mean, float std=1.0, *, Generator? generator=None) -> Tensor")
       .rule<normal_tensor_float_rule>()
-      .computation<normal_tensor_float>(kCode)
+      .computation<normal_tensor_float>(kRandomCode)
       .function_only()
       .gradient(zero_gradient)
       .out()
       .doc("Normal numbers around the elements of mean.");
   def("normal.float_Tensor(float mean, Tensor std, *, Generator? generator=None) -> Tensor")
       .rule<normal_float_tensor_rule>()
-      .computation<normal_float_tensor>(kCode)
+      .computation<normal_float_tensor>(kRandomCode)
       .reads_host()
       .function_only()
       .gradient(zero_gradient)
@@ -249,7 +249,7 @@ TS_OPERATORS(random_factories) {
       .doc("Normal numbers with a standard deviation for each element.");
   def("normal.Tensor_Tensor(Tensor mean, Tensor std, *, Generator? generator=None) -> Tensor")
       .rule<normal_tensor_tensor_rule>()
-      .computation<normal_tensor_tensor>(kCode)
+      .computation<normal_tensor_tensor>(kRandomCode)
       .reads_host()
       .function_only()
       .gradient(zero_gradient)
@@ -257,7 +257,7 @@ TS_OPERATORS(random_factories) {
       .doc("Normal numbers with mean and standard deviation for each element.");
   def("normal.float_float(float mean, float std, int[] size, " DRAW_OPTIONS ") -> Tensor")
       .rule<normal_float_float_rule>()
-      .computation<normal_float_float>(kCode)
+      .computation<normal_float_float>(kRandomCode)
       .function_only()
       .out()
       .doc("Normal numbers of the given mean and standard deviation.");

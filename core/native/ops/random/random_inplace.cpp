@@ -14,7 +14,7 @@ namespace ts {
 namespace {
 
 // Why what is declared here is computed by code.
-const char* const kCode = "claims its random numbers before it is known who draws them";
+const char* const kRandomInplaceCode = "claims its random numbers before it is known who draws them";
 
 void check_draw(const Tensor& self, Generator* g, const char* op) {
   check_inplace(self, op);
@@ -225,14 +225,14 @@ TS_OPERATORS(random_inplace) {
       .doc("Uniform numbers moved to an interval that excludes its upper end.");
   def("bernoulli(Tensor self, *, Generator? generator=None) -> Tensor")
       .rule<bernoulli_rule>()
-      .computation<bernoulli>(kCode)
+      .computation<bernoulli>(kRandomInplaceCode)
       .reads_host()
       .gradient(draws_gradient)
       .out(kApart | kAnyDtype)
       .doc("1 with the probability that stands in each element of self, else 0.");
   def("bernoulli.p(Tensor self, float p, *, Generator? generator=None) -> Tensor")
       .rule<bernoulli_p_rule>()
-      .computation<bernoulli_p>(kCode)
+      .computation<bernoulli_p>(kRandomInplaceCode)
       .gradient(draws_gradient)
       .out(kApart | kAnyDtype)
       .doc("1 with probability p, else 0, in self's shape and dtype.");
@@ -240,7 +240,7 @@ TS_OPERATORS(random_inplace) {
       .facts("kernel:rand_fill")
       .facts("stored:complex32")
       .rule<uniform_rule>()
-      .computation<uniform_, 0>(kCode)
+      .computation<uniform_, 0>(kRandomInplaceCode)
       .gradient(draws_gradient)
       .method_only()
       .doc("Fills self with uniform numbers in [from, to).");
@@ -248,62 +248,62 @@ TS_OPERATORS(random_inplace) {
       .facts("kernel:randn_fill")
       .facts("stored:complex32")
       .rule<normal_rule>()
-      .computation<normal_, 0>(kCode)
+      .computation<normal_, 0>(kRandomInplaceCode)
       .gradient(draws_gradient)
       .method_only()
       .doc("Fills self with normal numbers.");
   def("random_(Tensor(a!) self, *, Generator? generator=None) -> Tensor(a!)")
       .facts("kernel:randint_fill")
       .rule<random_rule>()
-      .computation<random_, 0>(kCode)
+      .computation<random_, 0>(kRandomInplaceCode)
       .gradient(draws_gradient)
       .method_only()
       .doc("Fills self with integers from 0 to the largest its dtype holds exactly.");
   def("random_.to(Tensor(a!) self, int to, *, Generator? generator=None) -> Tensor(a!)")
       .rule<random_to_rule>()
-      .computation<random_to, 0>(kCode)
+      .computation<random_to, 0>(kRandomInplaceCode)
       .gradient(draws_gradient)
       .method_only()
       .doc("Fills self with integers from [0, to).");
   def("random_.from(Tensor(a!) self, int from, int? to, *, Generator? generator=None) -> Tensor(a!)")
       .rule<random_from_rule>()
-      .computation<random_from, 0>(kCode)
+      .computation<random_from, 0>(kRandomInplaceCode)
       .gradient(draws_gradient)
       .method_only()
       .doc("Fills self with integers from [from, to).");
   def("exponential_(Tensor(a!) self, float lambd=1.0, *, Generator? generator=None) -> Tensor(a!)")
       .rule<exponential_rule>()
-      .computation<exponential_, 0>(kCode)
+      .computation<exponential_, 0>(kRandomInplaceCode)
       .gradient(draws_gradient)
       .method_only()
       .doc("Fills self with exponentially distributed numbers of rate lambd.");
   def("log_normal_(Tensor(a!) self, float mean=1.0, float std=2.0, *, Generator? generator=None) -> Tensor(a!)")
       .rule<log_normal_rule>()
-      .computation<log_normal_, 0>(kCode)
+      .computation<log_normal_, 0>(kRandomInplaceCode)
       .gradient(draws_gradient)
       .method_only()
       .doc("Fills self with numbers whose logarithms are normal.");
   def("cauchy_(Tensor(a!) self, float median=0.0, float sigma=1.0, *, Generator? generator=None) -> Tensor(a!)")
       .rule<cauchy_rule>()
-      .computation<cauchy_, 0>(kCode)
+      .computation<cauchy_, 0>(kRandomInplaceCode)
       .gradient(draws_gradient)
       .method_only()
       .doc("Fills self with numbers of a Cauchy distribution.");
   def("geometric_(Tensor(a!) self, float p, *, Generator? generator=None) -> Tensor(a!)")
       .rule<geometric_rule>()
-      .computation<geometric_, 0>(kCode)
+      .computation<geometric_, 0>(kRandomInplaceCode)
       .gradient(draws_gradient)
       .method_only()
       .doc("Fills self with counts of tosses up to the first success of probability p.");
   def("bernoulli_(Tensor(a!) self, float p=0.5, *, Generator? generator=None) -> Tensor(a!)")
       .rule<bernoulli_float_rule>()
-      .computation<bernoulli_float, 0>(kCode)
+      .computation<bernoulli_float, 0>(kRandomInplaceCode)
       .gradient(draws_gradient)
       .method_only()
       .doc("Fills self with 1 with probability p, else 0.");
   def("bernoulli_.Tensor(Tensor(a!) self, Tensor p, *, Generator? generator=None) -> Tensor(a!)")
       .rule<bernoulli_tensor_rule>()
-      .computation<bernoulli_tensor, 0>(kCode)
+      .computation<bernoulli_tensor, 0>(kRandomInplaceCode)
       .reads_host()
       .gradient([](GradContext& c) {
         draws_gradient(c);

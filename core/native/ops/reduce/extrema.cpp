@@ -9,7 +9,7 @@ namespace ts {
 namespace {
 
 // Why what is declared here is computed by code.
-const char* const kCode = "reduces the dims in an arrangement that the entry point takes";
+const char* const kExtremaCode = "reduces the dims in an arrangement that the entry point takes";
 
 const KernelId kGather("gather");
 using OptionalDims = std::optional<IntSpan>;
@@ -139,7 +139,7 @@ Tensor min_other(const Tensor& self, const Tensor& other) { return minimum_op(se
 TS_OPERATORS(extrema) {
   def("max(Tensor self) -> Tensor")
       .rule<extreme_rule<TS_R_MAX>>()
-      .computation<extreme<TS_R_MAX>>(kCode)
+      .computation<extreme<TS_R_MAX>>(kExtremaCode)
       .node_name("MaxBackward1")
       .saves("self result")
       .gradient(share_among_equals)
@@ -149,14 +149,14 @@ TS_OPERATORS(extrema) {
   def("max.other(Tensor self, Tensor other) -> Tensor").body<max_other>().out().doc("maximum: elementwise.");
   def("max.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)")
       .rule<extreme_along_rule<TS_R_ARGMAX>>()
-      .computation<extreme_along<TS_R_ARGMAX>, 2>(kCode)
+      .computation<extreme_along<TS_R_ARGMAX>, 2>(kExtremaCode)
       .saves("result1")
       .gradient(extreme_along_gradient)
       .out()
       .doc("Greatest elements along one dim and their first positions (int64).");
   def("min(Tensor self) -> Tensor")
       .rule<extreme_rule<TS_R_MIN>>()
-      .computation<extreme<TS_R_MIN>>(kCode)
+      .computation<extreme<TS_R_MIN>>(kExtremaCode)
       .node_name("MinBackward1")
       .saves("self result")
       .gradient(share_among_equals)
@@ -165,21 +165,21 @@ TS_OPERATORS(extrema) {
   def("min.other(Tensor self, Tensor other) -> Tensor").body<min_other>().out().doc("minimum: elementwise.");
   def("min.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)")
       .rule<extreme_along_rule<TS_R_ARGMIN>>()
-      .computation<extreme_along<TS_R_ARGMIN>, 2>(kCode)
+      .computation<extreme_along<TS_R_ARGMIN>, 2>(kExtremaCode)
       .saves("result1")
       .gradient(extreme_along_gradient)
       .out()
       .doc("Least elements along one dim and their first positions (int64).");
   def("amax(Tensor self, int[1]? dim=[], bool keepdim=False) -> Tensor")
       .rule<extreme_over_rule<TS_R_MAX>>()
-      .computation<extreme_over<TS_R_MAX>>(kCode)
+      .computation<extreme_over<TS_R_MAX>>(kExtremaCode)
       .saves("self result")
       .gradient(extreme_over_gradient)
       .out(kSameDtype)
       .doc("Greatest elements over the dims (all if none are given); equal ones share the gradient.");
   def("amin(Tensor self, int[1]? dim=[], bool keepdim=False) -> Tensor")
       .rule<extreme_over_rule<TS_R_MIN>>()
-      .computation<extreme_over<TS_R_MIN>>(kCode)
+      .computation<extreme_over<TS_R_MIN>>(kExtremaCode)
       .saves("self result")
       .gradient(extreme_over_gradient)
       .out(kSameDtype)
@@ -191,13 +191,13 @@ TS_OPERATORS(extrema) {
       .doc("amin and amax over one dim, or over all.");
   def("argmax(Tensor self, int? dim=None, bool keepdim=False) -> Tensor")
       .rule<position_rule<TS_R_ARGMAX>>()
-      .computation<position<TS_R_ARGMAX>>(kCode)
+      .computation<position<TS_R_ARGMAX>>(kExtremaCode)
       .not_differentiable()
       .out(kSameDtype)
       .doc("First position of the greatest element along dim, or in the flattened tensor: int64.");
   def("argmin(Tensor self, int? dim=None, bool keepdim=False) -> Tensor")
       .rule<position_rule<TS_R_ARGMIN>>()
-      .computation<position<TS_R_ARGMIN>>(kCode)
+      .computation<position<TS_R_ARGMIN>>(kExtremaCode)
       .not_differentiable()
       .out(kSameDtype)
       .doc("First position of the least element along dim, or in the flattened tensor: int64.");

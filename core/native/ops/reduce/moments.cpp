@@ -12,7 +12,7 @@ namespace ts {
 namespace {
 
 // Why what is declared here is computed by code.
-const char* const kCode = "reduces the dims in an arrangement that the kernel takes";
+const char* const kMomentsCode = "reduces the dims in an arrangement that the kernel takes";
 
 const KernelId kVarMean("var_mean"), kStdMean("std_mean");
 const Op sqrt_in_place("sqrt_");
@@ -172,7 +172,7 @@ const Op var_op("var.correction"), std_op("std.correction"), var_mean_op("var_me
 template <const Op& Operator> Tensor whole(const Tensor& self, bool unbiased) {
   return Operator(self, std::nullopt, unbiased ? 1 : 0);
 }
-template <const Op& Operator> Tensor along(const Tensor& self, OptionalDims dim, bool unbiased, bool keepdim) {
+template <const Op& Operator> Tensor moments_along(const Tensor& self, OptionalDims dim, bool unbiased, bool keepdim) {
   return Operator(self, dim, unbiased ? 1 : 0, keepdim);
 }
 Two both(const Tensor& self, OptionalDims dim, double correction, bool keepdim) {
@@ -205,24 +205,24 @@ TS_OPERATORS(moments) {
   constexpr const char* kStdMean = "std and mean together.";
   def("var(Tensor self, bool unbiased=True) -> Tensor").facts("stored:complex32").body<whole<var_op>>().doc(kVar);
   def("var.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> Tensor")
-      .body<along<var_op>>()
+      .body<moments_along<var_op>>()
       .out()
       .doc(kVar);
   def("var.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> Tensor")
       .rule<var_rule>()
-      .computation<var>(kCode)
+      .computation<var>(kMomentsCode)
       .saves("self")
       .gradient(var_gradient)
       .out()
       .doc(kVar);
   def("std(Tensor self, bool unbiased=True) -> Tensor").facts("stored:complex32").body<whole<std_op>>().doc(kStd);
   def("std.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> Tensor")
-      .body<along<std_op>>()
+      .body<moments_along<std_op>>()
       .out()
       .doc(kStd);
   def("std.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> Tensor")
       .rule<std_rule>()
-      .computation<std_>(kCode)
+      .computation<std_>(kMomentsCode)
       .saves("self result")
       .gradient(std_gradient)
       .out()
@@ -238,7 +238,7 @@ TS_OPERATORS(moments) {
       "Tensor)")
       .facts("kernel:var_mean")
       .rule<var_mean_rule>()
-      .computation<var_mean, 2>(kCode)
+      .computation<var_mean, 2>(kMomentsCode)
       .saves("self")
       .gradient(var_mean_gradient)
       .doc(kVarMean);

@@ -9,7 +9,7 @@ namespace ts {
 namespace {
 
 // Why what is declared here is computed by code.
-const char* const kCode = "reduces the dims in an arrangement that the entry point takes";
+const char* const kReduceCode = "reduces the dims in an arrangement that the entry point takes";
 
 using OptionalDims = std::optional<IntSpan>;
 
@@ -39,7 +39,7 @@ template <int Opcode, class D> Tensor along_rule(const Tensor& self, D dim, bool
   const char* op = name_of(Opcode);
   return reduce_outline(op, Opcode, self, dim_set(dim, self.ndim(), op), keepdim, sum_dtype(self, dtype));
 }
-template <int Opcode, class D> void along(const Tensor& out, const Tensor& self, D dim, bool, DType) {
+template <int Opcode, class D> void reduce_along(const Tensor& out, const Tensor& self, D dim, bool, DType) {
   accumulate_into(out, Opcode, self, dim_set(dim, self.ndim(), name_of(Opcode)));
 }
 
@@ -202,7 +202,7 @@ Tensor sum_to_size(const Tensor& self, IntSpan size) {
   return ready ? self : raw_sum_to_size(self, size);
 }
 
-DimSet repeated_dims(IntSpan from, IntSpan size) {
+DimSet reduce_repeated_dims(IntSpan from, IntSpan size) {
   TS_CHECK(size.size() <= from.size(), "sum_to_size: size {", size, "} is not expandable to size {", from, "}");
   if (same(from, size)) return 0;
   check_set_dims(static_cast<int64_t>(from.size()), "sum_to_size");
@@ -216,11 +216,11 @@ DimSet repeated_dims(IntSpan from, IntSpan size) {
   return dims;
 }
 Tensor sum_to_size_rule(const Tensor& self, IntSpan size) {
-  repeated_dims(self.sizes(), size);
+  reduce_repeated_dims(self.sizes(), size);
   return outline(size, sum_dtype(self, DType::Undefined), self.device());
 }
 void sum_repeated(const Tensor& out, const Tensor& self, IntSpan size) {
-  reduce_into(out, TS_R_SUM, self, repeated_dims(self.sizes(), size));
+  reduce_into(out, TS_R_SUM, self, reduce_repeated_dims(self.sizes(), size));
 }
 
 } // namespace
@@ -229,25 +229,25 @@ TS_OPERATORS(reduce) {
   def("sum(Tensor self, *, ScalarType? dtype=None) -> Tensor")
       .facts("autocast:-/float32")
       .rule<total_rule<TS_R_SUM>>()
-      .computation<total<TS_R_SUM>>(kCode)
+      .computation<total<TS_R_SUM>>(kReduceCode)
       .gradient(sum_gradient)
       .doc("Sum of all elements, 0-d. Integers and bool are summed as int64 unless dtype says otherwise.");
   def("sum.dim(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor")
       .rule<along_rule<TS_R_SUM, OptionalDims>>()
-      .computation<along<TS_R_SUM, OptionalDims>>(kCode)
+      .computation<reduce_along<TS_R_SUM, OptionalDims>>(kReduceCode)
       .gradient(sum_dim_gradient)
       .node_name("SumBackward1")
       .out(kComputesInOut)
       .doc("Sum over the dims given (all for None); they stay as size one with keepdim.");
   def("mean(Tensor self, *, ScalarType? dtype=None) -> Tensor")
       .rule<mean_rule>()
-      .computation<mean>(kCode)
+      .computation<mean>(kReduceCode)
       .gradient(mean_gradient)
       .out(kComputesInOut)
       .doc("Mean of all elements, 0-d; NaN of none. RuntimeError for integers without a floating dtype.");
   def("mean.dim(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor")
       .rule<mean_dim_rule>()
-      .computation<mean_dim>(kCode)
+      .computation<mean_dim>(kReduceCode)
       .gradient(mean_dim_gradient)
       .node_name("MeanBackward1")
       .out(kComputesInOut)
@@ -256,13 +256,13 @@ TS_OPERATORS(reduce) {
       .facts("kernel:complex_product")
       .facts("autocast:float32")
       .rule<total_rule<TS_R_PROD>>()
-      .computation<total<TS_R_PROD>>(kCode)
+      .computation<total<TS_R_PROD>>(kReduceCode)
       .saves("self")
       .gradient(prod_gradient)
       .doc("Product of all elements, 0-d; 1 of none.");
   def("prod.dim_int(Tensor self, int dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor")
       .rule<along_rule<TS_R_PROD, int64_t>>()
-      .computation<along<TS_R_PROD, int64_t>>(kCode)
+      .computation<reduce_along<TS_R_PROD, int64_t>>(kReduceCode)
       .saves("self")
       .gradient(prod_dim_gradient)
       .node_name("ProdBackward1")
@@ -271,31 +271,31 @@ TS_OPERATORS(reduce) {
   def("any(Tensor self) -> Tensor")
       .facts("stored")
       .rule<truth_rule<TS_R_ANY>>()
-      .computation<truth<TS_R_ANY>>(kCode)
+      .computation<truth<TS_R_ANY>>(kReduceCode)
       .not_differentiable()
       .doc("Whether some element is not zero: bool, 0-d.");
   def("any.dims(Tensor self, int[1]? dim=None, bool keepdim=False) -> Tensor")
       .rule<truth_along_rule<TS_R_ANY>>()
-      .computation<truth_along<TS_R_ANY>>(kCode)
+      .computation<truth_along<TS_R_ANY>>(kReduceCode)
       .not_differentiable()
       .out(kSameOrByte)
       .doc("Whether some element along the dims is not zero.");
   def("all(Tensor self) -> Tensor")
       .facts("stored")
       .rule<truth_rule<TS_R_ALL>>()
-      .computation<truth<TS_R_ALL>>(kCode)
+      .computation<truth<TS_R_ALL>>(kReduceCode)
       .not_differentiable()
       .doc("Whether no element is zero: bool, 0-d.");
   def("all.dims(Tensor self, int[1]? dim=None, bool keepdim=False) -> Tensor")
       .rule<truth_along_rule<TS_R_ALL>>()
-      .computation<truth_along<TS_R_ALL>>(kCode)
+      .computation<truth_along<TS_R_ALL>>(kReduceCode)
       .not_differentiable()
       .out(kSameOrByte)
       .doc("Whether no element along the dims is zero.");
   def("count_nonzero(Tensor self, int[1]? dim=None) -> Tensor")
       .facts("stored:complex32")
       .rule<count_nonzero_rule>()
-      .computation<count_nonzero>(kCode)
+      .computation<count_nonzero>(kReduceCode)
       .not_differentiable()
       .doc("How many elements are not zero: int64.");
   def("nansum(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor")
@@ -305,7 +305,7 @@ TS_OPERATORS(reduce) {
       .doc("sum with NaN counted as zero.");
   def("_nansum(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor")
       .rule<numbers_rule>()
-      .computation<sum_numbers>(kCode)
+      .computation<sum_numbers>(kReduceCode)
       .saves("self")
       .gradient(sum_numbers_gradient)
       .node_name("NansumBackward0")
@@ -321,7 +321,7 @@ TS_OPERATORS(reduce) {
       .doc("Sums over the dims that broadcasting from size to the tensor's shape has repeated.");
   def("_sum_to_size(Tensor self, int[] size) -> Tensor")
       .rule<sum_to_size_rule>()
-      .computation<sum_repeated>(kCode)
+      .computation<sum_repeated>(kReduceCode)
       .hidden()
       .gradient([](GradContext& c) { c.set(0, ops::expand(c.grad(), c.sizes(0))); })
       .doc("sum_to_size of a different shape.");

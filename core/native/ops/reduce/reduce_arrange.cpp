@@ -200,7 +200,7 @@ static void reduce_complex_into(const Tensor& out, int opcode, const Tensor& sel
 }
 
 // Reduced dims along which one element stands for all, as in the gradient of a sum.
-static DimSet repeated_dims(const Tensor& self, DimSet dims) {
+static DimSet reduce_arrange_repeated_dims(const Tensor& self, DimSet dims) {
   DimSet repeated = 0;
   if (self.ndim() > kSetDims) return repeated;
   for (size_t d = 0; d < self.sizes().size(); ++d)
@@ -225,7 +225,7 @@ void reduce_into(const Tensor& out, int opcode, const Tensor& self, DimSet dims)
   if (self.numel() == 0) return raw_fill(out, opcode == TS_R_PROD || opcode == TS_R_ALL ? 1 : 0);
   if (is_complex(self.dtype()) || is_complex(out.dtype())) return reduce_complex_into(out, opcode, self, dims);
   if (is_narrow(self.dtype())) return reduce_into(out, opcode, raw_cast(self, DType::Float32), dims);
-  if (DimSet repeated = repeated_dims(self, dims); repeated && reduces_once(out, opcode, self))
+  if (DimSet repeated = reduce_arrange_repeated_dims(self, dims); repeated && reduces_once(out, opcode, self))
     return reduce_repeated_into(out, opcode, self, dims, repeated);
   if (launch_reduce(out, opcode, self, dims, false)) return;
   // A backend may take only operands of the result's dtype.

@@ -10,7 +10,7 @@ namespace ts {
 namespace {
 
 // Why what is declared here is computed by code.
-const char* const kCode = "scans along the last dim of a geometry in which that is the dim asked for";
+const char* const kScanCode = "scans along the last dim of a geometry in which that is the dim asked for";
 
 const KernelId kScan("scan"), kRunning("complex_running_product");
 using Two = std::tuple<Tensor, Tensor>;
@@ -197,7 +197,7 @@ TS_OPERATORS(scan) {
   def("cumsum(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor")
       .facts("autocast:-/float32")
       .rule<cumulate_rule<TS_R_SUM>>()
-      .computation<cumulate<TS_R_SUM>>(kCode)
+      .computation<cumulate<TS_R_SUM>>(kScanCode)
       .gradient(cumsum_gradient)
       .inplace()
       .out(kComputesInOut)
@@ -206,7 +206,7 @@ TS_OPERATORS(scan) {
       .facts("kernel:complex_running_product")
       .facts("autocast:-/float32")
       .rule<cumulate_rule<TS_R_PROD>>()
-      .computation<cumulate<TS_R_PROD>>(kCode)
+      .computation<cumulate<TS_R_PROD>>(kScanCode)
       .saves("self result")
       .gradient(cumprod_gradient)
       .inplace()
@@ -214,14 +214,14 @@ TS_OPERATORS(scan) {
       .doc("Running products along dim.");
   def("cummax(Tensor self, int dim) -> (Tensor values, Tensor indices)")
       .rule<running_extreme_rule<TS_R_MAX>>()
-      .computation<running_extreme<TS_R_MAX>, 2>(kCode)
+      .computation<running_extreme<TS_R_MAX>, 2>(kScanCode)
       .saves("result1")
       .gradient(running_extreme_gradient)
       .out()
       .doc("Running maxima along dim and the last position of each (int64).");
   def("cummin(Tensor self, int dim) -> (Tensor values, Tensor indices)")
       .rule<running_extreme_rule<TS_R_MIN>>()
-      .computation<running_extreme<TS_R_MIN>, 2>(kCode)
+      .computation<running_extreme<TS_R_MIN>, 2>(kScanCode)
       .saves("result1")
       .gradient(running_extreme_gradient)
       .out()

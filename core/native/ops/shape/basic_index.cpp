@@ -9,7 +9,7 @@ namespace ts {
 namespace {
 
 // Why what is declared here is computed by code.
-const char* const kCode = "writes into a part of the result";
+const char* const kBasicIndexCode = "writes into a part of the result";
 
 using basic_index_item::kNewAxis;
 using basic_index_item::kSelect;
@@ -117,7 +117,7 @@ TS_OPERATORS(basic_index) {
   def("basic_index_backward(Tensor grad, int[] input_sizes, int[] items) -> Tensor")
       .facts("stored")
       .rule<basic_index_backward_rule>()
-      .computation<basic_index_backward>(kCode)
+      .computation<basic_index_backward>(kBasicIndexCode)
       .hidden()
       .gradient([](GradContext& c) { c.set(0, kIndex(c.grad(), c.value<IntSpan>(2))); })
       .doc("Zeros of input_sizes with grad where basic_index took its elements from.");

@@ -12,7 +12,7 @@ namespace ts {
 namespace {
 
 // Why what is declared here is computed by code.
-const char* const kCode = "joins as cat does, its operands seen with a dim more";
+const char* const kJoinCode = "joins as cat does, its operands seen with a dim more";
 
 const KernelId kCat("cat");
 
@@ -156,20 +156,21 @@ void stack_gradient(GradContext& c) {
     if (c.needs(0, j)) c.set(0, j, ops::to_dtype(ops::select(c.grad(), dim, j), c.dtype(0, j)));
 }
 
-const Op atleast_1d("atleast_1d.Sequence"), atleast_2d("atleast_2d.Sequence"), atleast_3d("atleast_3d.Sequence");
+const Op join_atleast_1d("atleast_1d.Sequence"), join_atleast_2d("atleast_2d.Sequence"),
+    join_atleast_3d("atleast_3d.Sequence");
 
 Tensor hstack(TensorList tensors) {
   TS_CHECK(!tensors.empty(), "hstack: expects a non-empty TensorList");
-  std::vector<Tensor> parts = atleast_1d.list(tensors);
+  std::vector<Tensor> parts = join_atleast_1d.list(tensors);
   return ops::cat(parts, parts[0].ndim() == 1 ? 0 : 1);
 }
 Tensor vstack(TensorList tensors) {
   TS_CHECK(!tensors.empty(), "vstack: expects a non-empty TensorList");
-  return ops::cat(atleast_2d.list(tensors), 0);
+  return ops::cat(join_atleast_2d.list(tensors), 0);
 }
 Tensor dstack(TensorList tensors) {
   TS_CHECK(!tensors.empty(), "dstack: expects a non-empty TensorList");
-  return ops::cat(atleast_3d.list(tensors), 2);
+  return ops::cat(join_atleast_3d.list(tensors), 2);
 }
 Tensor column_stack(TensorList tensors) {
   TS_CHECK(!tensors.empty(), "column_stack: expects a non-empty TensorList");
@@ -205,7 +206,7 @@ TS_OPERATORS(join) {
       .facts("kernel:cat")
       .facts("stored autocast:widest")
       .rule<stack_rule>()
-      .computation<stack>(kCode)
+      .computation<stack>(kJoinCode)
       .gradient(stack_gradient)
       .function_only()
       .out(kDtypeIsType)

@@ -9,7 +9,7 @@ namespace ts {
 namespace {
 
 // Why what is declared here is computed by code.
-const char* const kCode = "copies from a view that runs backwards";
+const char* const kRepeatCode = "copies from a view that runs backwards";
 
 // Seen as (r0, s0, r1, s1, ...) with zero strides for the repeats, then copied.
 Tensor repeat(const Tensor& self, IntSpan repeats) {
@@ -184,7 +184,7 @@ TS_OPERATORS(repeat) {
       .doc("self shifted along dimensions, what leaves one end entering at the other; flattened without dims.");
   def("flip(Tensor self, int[] dims) -> Tensor")
       .rule<flip_rule>()
-      .computation<flip>(kCode)
+      .computation<flip>(kRepeatCode)
       .gradient([](GradContext& c) { c.set(0, ops::flip(c.grad(), c.value<IntSpan>(1))); })
       .doc("A copy with the order reversed along the given dimensions.");
   def("fliplr(Tensor self) -> Tensor").body<fliplr>().doc("A copy reversed along dimension 1.");

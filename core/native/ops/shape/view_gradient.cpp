@@ -9,7 +9,7 @@ namespace ts {
 namespace {
 
 // Why what is declared here is computed by code.
-const char* const kCode = "copies and adds through a view of the result";
+const char* const kViewGradientCode = "copies and adds through a view of the result";
 
 // A base's memory as one flat row of zeros. Strides may be negative: the first element need not come first.
 class Row {
@@ -119,14 +119,14 @@ TS_OPERATORS(view_gradient) {
       "offset) -> Tensor")
       .facts("stored")
       .rule<scatter_add_rule>()
-      .computation<scatter_add>(kCode)
+      .computation<scatter_add>(kViewGradientCode)
       .gradient([](GradContext& c) { c.set(0, kTake(c.grad(), c.value(2), c.value(3), c.value(4), c.value(5))); })
       .hidden()
       .doc("Zeros of the base's shape with `grad` added at the place of a view: the gradient of that view.");
   def("as_strided_take(Tensor base, int[] base_strides, int[] sizes, int[] strides, int offset) -> Tensor")
       .facts("stored")
       .rule<take_rule>()
-      .computation<take>(kCode)
+      .computation<take>(kViewGradientCode)
       .gradient([](GradContext& c) {
         c.set(0, kScatterAdd(c.grad(), c.sizes(0), c.value(1), c.value(2), c.value(3), c.value(4)));
       })
@@ -135,7 +135,7 @@ TS_OPERATORS(view_gradient) {
   def("as_strided_clear(Tensor base, int[] base_strides, int[] sizes, int[] strides, int offset) -> Tensor")
       .facts("stored")
       .rule<clear_rule>()
-      .computation<clear>(kCode)
+      .computation<clear>(kViewGradientCode)
       .gradient([](GradContext& c) { c.set(0, kClear(c.grad(), c.value(1), c.value(2), c.value(3), c.value(4))); })
       .hidden()
       .doc("A copy of `base` with zeros at a view's place.");

@@ -24,7 +24,7 @@ template <bool recorded> Tensor become(const Tensor& self, const Tensor& view, c
   return self;
 }
 
-const Op t_op("t"), squeeze_all("squeeze"), squeeze_dim("squeeze.dim");
+const Op t_op("t"), view_inplace_squeeze_all("squeeze"), view_inplace_squeeze_dim("squeeze.dim");
 
 template <bool recorded> Tensor t_(const Tensor& self) { return become<recorded>(self, t_op(self), "t_"); }
 template <bool recorded> Tensor transpose_(const Tensor& self, int64_t dim0, int64_t dim1) {
@@ -34,10 +34,10 @@ template <bool recorded> Tensor unsqueeze_(const Tensor& self, int64_t dim) {
   return become<recorded>(self, ops::unsqueeze(self, dim), "unsqueeze_");
 }
 template <bool recorded> Tensor squeeze_(const Tensor& self) {
-  return become<recorded>(self, squeeze_all(self), "squeeze_");
+  return become<recorded>(self, view_inplace_squeeze_all(self), "squeeze_");
 }
 template <bool recorded> Tensor squeeze_dim_(const Tensor& self, int64_t dim) {
-  return become<recorded>(self, squeeze_dim(self, dim), "squeeze_");
+  return become<recorded>(self, view_inplace_squeeze_dim(self, dim), "squeeze_");
 }
 template <bool recorded> Tensor squeeze_dims_(const Tensor& self, IntSpan dims) {
   return become<recorded>(self, ops::squeeze(self, dims), "squeeze_");

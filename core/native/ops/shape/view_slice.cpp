@@ -15,7 +15,7 @@ namespace ts {
 namespace {
 
 // Why what is declared here is computed by code.
-const char* const kCode = "writes into a part of the result";
+const char* const kViewSliceCode = "writes into a part of the result";
 
 // --- geometry, shared by views and their backwards ---
 struct Geometry {
@@ -222,7 +222,7 @@ Tensor unfold_backward(const Tensor& grad, IntSpan input_sizes, int64_t dim, int
                         }()));
 }
 
-const Op select_back("select_backward"), slice_back("slice_backward"), diagonal_back("diagonal_backward"),
+const Op select_back("select_backward"), slice_back("slice_backward"), view_slice_diagonal_back("diagonal_backward"),
     unfold_back("unfold_backward"), strided_view("as_strided_view"), select_put("select_scatter"),
     slice_put("slice_scatter"), diagonal_put("diagonal_scatter");
 
@@ -317,7 +317,8 @@ TS_OPERATORS(view_slice) {
       .body<diagonal>()
       .view()
       .gradient([](GradContext& c) {
-        c.set(0, diagonal_back(c.grad(), c.sizes(0), c.value<int64_t>(1), c.value<int64_t>(2), c.value<int64_t>(3)));
+        c.set(0, view_slice_diagonal_back(c.grad(), c.sizes(0), c.value<int64_t>(1), c.value<int64_t>(2),
+                                          c.value<int64_t>(3)));
       })
       .doc("A view of the diagonals in the planes of dim1 and dim2, as the last dimension.");
   def("unfold(Tensor(a) self, int dimension, int size, int step) -> Tensor(a)")
@@ -344,7 +345,7 @@ TS_OPERATORS(view_slice) {
   def("select_scatter(Tensor self, Tensor src, int dim, int index) -> Tensor")
       .facts("stored")
       .rule<select_scatter_rule>()
-      .computation<select_scatter>(kCode)
+      .computation<select_scatter>(kViewSliceCode)
       .gradient([](GradContext& c) {
         int64_t dim = c.value<int64_t>(2), index = c.value<int64_t>(3);
         if (c.needs(0)) c.set(0, select_put(c.grad(), zero_src(c), dim, index));
@@ -354,7 +355,7 @@ TS_OPERATORS(view_slice) {
   def("slice_scatter(Tensor self, Tensor src, int dim=0, int? start=None, int? end=None, int step=1) -> Tensor")
       .facts("stored")
       .rule<slice_scatter_rule>()
-      .computation<slice_scatter>(kCode)
+      .computation<slice_scatter>(kViewSliceCode)
       .out()
       .gradient([](GradContext& c) {
         if (c.needs(0)) c.set(0, slice_put(c.grad(), zero_src(c), c.value(2), c.value(3), c.value(4), c.value(5)));
@@ -364,7 +365,7 @@ TS_OPERATORS(view_slice) {
   def("diagonal_scatter(Tensor self, Tensor src, int offset=0, int dim1=0, int dim2=1) -> Tensor")
       .facts("stored")
       .rule<diagonal_scatter_rule>()
-      .computation<diagonal_scatter>(kCode)
+      .computation<diagonal_scatter>(kViewSliceCode)
       .gradient([](GradContext& c) {
         if (c.needs(0)) c.set(0, diagonal_put(c.grad(), zero_src(c), c.value(2), c.value(3), c.value(4)));
         c.set(1, ops::diagonal(c.grad(), c.value(2), c.value(3), c.value(4)));
@@ -374,14 +375,14 @@ TS_OPERATORS(view_slice) {
   def("select_backward(Tensor grad, int[] input_sizes, int dim, int index) -> Tensor")
       .facts("stored")
       .rule<select_backward_rule>()
-      .computation<select_backward>(kCode)
+      .computation<select_backward>(kViewSliceCode)
       .hidden()
       .gradient([](GradContext& c) { c.set(0, ops::select(c.grad(), c.value<int64_t>(2), c.value<int64_t>(3))); })
       .doc("Zeros of input_sizes with grad at `index` along `dim`.");
   def("slice_backward(Tensor grad, int[] input_sizes, int dim, int? start, int? end, int step) -> Tensor")
       .facts("stored")
       .rule<slice_backward_rule>()
-      .computation<slice_backward>(kCode)
+      .computation<slice_backward>(kViewSliceCode)
       .hidden()
       .gradient([](GradContext& c) {
         c.set(0, ops::slice(c.grad(), c.value<int64_t>(2), c.value(3), c.value(4), c.value<int64_t>(5)));
@@ -390,7 +391,7 @@ TS_OPERATORS(view_slice) {
   def("diagonal_backward(Tensor grad, int[] input_sizes, int offset, int dim1, int dim2) -> Tensor")
       .facts("stored")
       .rule<diagonal_backward_rule>()
-      .computation<diagonal_backward>(kCode)
+      .computation<diagonal_backward>(kViewSliceCode)
       .hidden()
       .gradient([](GradContext& c) {
         c.set(0, ops::diagonal(c.grad(), c.value<int64_t>(2), c.value<int64_t>(3), c.value<int64_t>(4)));

@@ -477,7 +477,7 @@ PyRef finish_outputs(const Ref<FunctionNode>& node, PyObject* raw, PyObject* con
 }
 
 // _function_apply(function, separate_setup, *args)
-PyObject* apply(PyObject*, PyObject* const* all, Py_ssize_t count) {
+PyObject* function_node_apply(PyObject*, PyObject* const* all, Py_ssize_t count) {
   return guarded([&] {
     if (count < 2) raise(PyExc_TypeError, "_function_apply: expected the function and a flag");
     PyObject* const* args = all + 2;
@@ -503,9 +503,10 @@ PyObject* node_class(PyObject*, PyObject* name) {
   return guarded([&] { return Py_NewRef(reinterpret_cast<PyObject*>(context_type(to_utf8(name) + "Backward"))); });
 }
 
-PyMethodDef g_functions[] = {
+PyMethodDef g_function_node_functions[] = {
     {"_node_class", node_class, METH_O, nullptr},
-    {"_function_apply", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(apply)), METH_FASTCALL, nullptr},
+    {"_function_apply", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(function_node_apply)), METH_FASTCALL,
+     nullptr},
     {nullptr, nullptr, 0, nullptr},
 };
 
@@ -534,7 +535,7 @@ void init_function_node(PyObject* module) {
                              Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_BASETYPE, slots};
   ContextType = reinterpret_cast<PyTypeObject*>(checked(PyType_FromSpec(&spec)).release());
   add_object(module, "FunctionCtx", reinterpret_cast<PyObject*>(ContextType));
-  checked_status(PyModule_AddFunctions(module, g_functions));
+  checked_status(PyModule_AddFunctions(module, g_function_node_functions));
 }
 
 } // namespace ts::py

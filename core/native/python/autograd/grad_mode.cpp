@@ -31,7 +31,7 @@ void restore(const Saved& s) {
   thread_state().inference = s.inference;
 }
 
-void apply(const ModeObject& m) {
+void grad_mode_apply(const ModeObject& m) {
   if (m.mode == Mode::NoGrad)
     switch_grad(false);
   else if (m.mode == Mode::EnableGrad)
@@ -64,7 +64,7 @@ template <Mode M> PyObject* mode_new(PyTypeObject* type, PyObject* args, PyObjec
       m->value = truth == 1;
     }
     if (M == Mode::SetGrad) {
-      apply(*m);
+      grad_mode_apply(*m);
       m->applied = true;
     }
     return self.release();
@@ -83,7 +83,7 @@ PyObject* mode_enter(PyObject* self, PyObject*) {
     ModeObject* m = as_mode(self);
     m->stack->push_back(m->applied ? m->before : current());
     m->applied = false;
-    apply(*m);
+    grad_mode_apply(*m);
     return none();
   });
 }
@@ -201,7 +201,7 @@ PyObject* disable_hooks(PyObject*, PyObject* message) {
   });
 }
 
-PyMethodDef g_functions[] = {
+PyMethodDef g_grad_mode_functions[] = {
     {"is_grad_enabled", py_is_grad_enabled, METH_NOARGS,
      "is_grad_enabled()\n--\n\nWhether operations are recorded for gradients."},
     {"is_inference_mode_enabled", py_is_inference, METH_NOARGS,
@@ -224,7 +224,7 @@ void init_grad_mode(PyObject* module) {
     checked_status(PyType_Ready(&t));
     add_object(module, strrchr(t.tp_name, '.') + 1, reinterpret_cast<PyObject*>(&t));
   }
-  checked_status(PyModule_AddFunctions(module, g_functions));
+  checked_status(PyModule_AddFunctions(module, g_grad_mode_functions));
 }
 
 } // namespace ts::py

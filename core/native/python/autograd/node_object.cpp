@@ -33,7 +33,7 @@ int clear(PyObject* self) {
   return 0;
 }
 
-void dealloc(PyObject* self) {
+void node_object_dealloc(PyObject* self) {
   PyObject_GC_UnTrack(self);
   auto* o = reinterpret_cast<NodeObject*>(self);
   o->node->wrapper = nullptr;
@@ -253,7 +253,7 @@ PyObject* register_prehook(PyObject* self, PyObject* fn) {
   });
 }
 
-PyMethodDef g_methods[] = {
+PyMethodDef g_node_object_methods[] = {
     {"name", get_name, METH_NOARGS, "name()\n--\n\nThe node's name."},
     {"_sequence_nr", get_sequence, METH_NOARGS, "_sequence_nr()\n--\n\nThe order of recording."},
     {"__dir__", directory, METH_NOARGS, nullptr},
@@ -261,7 +261,7 @@ PyMethodDef g_methods[] = {
     {"_register_prehook", register_prehook, METH_O, nullptr},
     {nullptr, nullptr, 0, nullptr},
 };
-PyGetSetDef g_properties[] = {
+PyGetSetDef g_node_object_properties[] = {
     {"next_functions", next_functions, nullptr, "The nodes that receive this node's gradients, with result numbers.",
      nullptr},
     {"metadata", metadata, nullptr, "A dictionary for the user.", nullptr},
@@ -271,15 +271,15 @@ PyGetSetDef g_properties[] = {
 
 PyTypeObject* make_base() {
   static PyType_Slot slots[] = {
-      {Py_tp_dealloc, reinterpret_cast<void*>(dealloc)},
+      {Py_tp_dealloc, reinterpret_cast<void*>(node_object_dealloc)},
       {Py_tp_traverse, reinterpret_cast<void*>(traverse)},
       {Py_tp_clear, reinterpret_cast<void*>(clear)},
       {Py_tp_setattro, reinterpret_cast<void*>(set_attribute)},
       {Py_tp_call, reinterpret_cast<void*>(call)},
       {Py_tp_repr, reinterpret_cast<void*>(repr)},
       {Py_tp_getattro, reinterpret_cast<void*>(get_attribute)},
-      {Py_tp_methods, g_methods},
-      {Py_tp_getset, g_properties},
+      {Py_tp_methods, g_node_object_methods},
+      {Py_tp_getset, g_node_object_properties},
       {Py_tp_doc,
        const_cast<char*>("A recorded operation: what turns gradients of its results into gradients of its inputs.")},
       {0, nullptr}};

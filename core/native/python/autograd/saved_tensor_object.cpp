@@ -25,7 +25,7 @@ Tensor unpack_object(const PackedTensor& kept) {
   return tensor_of(t.get());
 }
 
-void dealloc(PyObject* self) {
+void saved_tensor_object_dealloc(PyObject* self) {
   as_saved(self)->node.~Ref<Node>();
   PyTypeObject* type = Py_TYPE(self);
   type->tp_free(self);
@@ -69,14 +69,14 @@ PyObject* unpack_hook(PyObject* self, void*) {
   return packed && packed->objects ? Py_NewRef(static_cast<PyObject*>(packed->opener.get())) : Py_NewRef(Py_None);
 }
 
-PyMethodDef g_methods[] = {
+PyMethodDef g_saved_tensor_object_methods[] = {
     {"register_hooks", register_hooks, METH_VARARGS,
      "register_hooks(pack_hook, unpack_hook)\n--\n\nKeep pack_hook(tensor) from now on, and unpack_hook of that when "
      "the tensor is needed.\n\nRuntimeError for a tensor that is freed, None, or has hooks already."},
     {"unpack", unpack, METH_NOARGS, "unpack()\n--\n\nThe tensor. RuntimeError if it was freed or modified in place."},
     {nullptr, nullptr, 0, nullptr},
 };
-PyGetSetDef g_properties[] = {
+PyGetSetDef g_saved_tensor_object_properties[] = {
     {"data", data, nullptr, "What is kept: a tensor, or what the pack hook made of it.", nullptr},
     {"unpack_hook", unpack_hook, nullptr, "The hook that makes a tensor of what is kept, or None.", nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr},
@@ -147,7 +147,7 @@ PyObject* py_pop_write_guard(PyObject*, PyObject*) {
   return none();
 }
 
-PyMethodDef g_functions[] = {
+PyMethodDef g_saved_tensor_object_functions[] = {
     {"_push_write_guard", py_push_write_guard, METH_VARARGS, nullptr},
     {"_writes_are_guarded", py_writes_are_guarded, METH_NOARGS, nullptr},
     {"_pop_write_guard", py_pop_write_guard, METH_NOARGS, nullptr},
@@ -191,16 +191,16 @@ PyObject* refuse_new(PyTypeObject*, PyObject*, PyObject*) {
 
 void init_saved_tensor_type(PyObject* module) {
   static PyType_Slot slots[] = {
-      {Py_tp_dealloc, reinterpret_cast<void*>(dealloc)},
+      {Py_tp_dealloc, reinterpret_cast<void*>(saved_tensor_object_dealloc)},
       {Py_tp_new, reinterpret_cast<void*>(refuse_new)},
-      {Py_tp_methods, g_methods},
-      {Py_tp_getset, g_properties},
+      {Py_tp_methods, g_saved_tensor_object_methods},
+      {Py_tp_getset, g_saved_tensor_object_properties},
       {Py_tp_doc, const_cast<char*>("A tensor that a node keeps for backward; _raw_saved_... of a node.")},
       {0, nullptr}};
   static PyType_Spec spec = {"tesserack.autograd.SavedTensor", sizeof(SavedTensorObject), 0, Py_TPFLAGS_DEFAULT, slots};
   g_type = reinterpret_cast<PyTypeObject*>(checked(PyType_FromSpec(&spec)).release());
   add_object(module, "SavedTensor", reinterpret_cast<PyObject*>(g_type));
-  checked_status(PyModule_AddFunctions(module, g_functions));
+  checked_status(PyModule_AddFunctions(module, g_saved_tensor_object_functions));
 }
 
 } // namespace ts::py

@@ -38,7 +38,7 @@ OperandObject* fresh() {
   return PyObject_New(OperandObject, OperandType);
 }
 
-void dealloc(PyObject* self) {
+void operand_object_dealloc(PyObject* self) {
   OperandObject* o = operand(self);
   Py_XDECREF(o->handle);
   Py_XDECREF(o->shape);
@@ -96,7 +96,7 @@ template <uint32_t Flag> PyObject* get_flag(PyObject* self, void*) {
   return PyBool_FromLong(operand(self)->flags & Flag);
 }
 
-PyObject* repr(PyObject* self) {
+PyObject* operand_object_repr(PyObject* self) {
   return guarded([&] {
     OperandObject* o = operand(self);
     auto dims = [&](const int64_t* d) { return IntSpan(d, static_cast<size_t>(o->ndim)); };
@@ -106,7 +106,7 @@ PyObject* repr(PyObject* self) {
   });
 }
 
-PyGetSetDef g_properties[] = {
+PyGetSetDef g_operand_object_properties[] = {
     {"handle", get_handle, nullptr, "What the backend's alloc returned.", nullptr},
     {"byte_offset", get_byte_offset, nullptr, "Where the first element lies in the storage, in bytes.", nullptr},
     {"shape", get_shape, nullptr, "Sizes, a tuple.", nullptr},
@@ -160,9 +160,9 @@ PyObject* operand_object(const KernelOwner& owner, const ts_tensor& t) {
 }
 
 void init_operand_type(PyObject* module) {
-  static PyType_Slot slots[] = {{Py_tp_dealloc, reinterpret_cast<void*>(dealloc)},
-                                {Py_tp_repr, reinterpret_cast<void*>(repr)},
-                                {Py_tp_getset, g_properties},
+  static PyType_Slot slots[] = {{Py_tp_dealloc, reinterpret_cast<void*>(operand_object_dealloc)},
+                                {Py_tp_repr, reinterpret_cast<void*>(operand_object_repr)},
+                                {Py_tp_getset, g_operand_object_properties},
                                 {Py_tp_doc, const_cast<char*>("A tensor as a backend's kernel sees it.")},
                                 {0, nullptr}};
   static PyType_Spec spec = {"tesserack.backends.Operand", sizeof(OperandObject), 0,

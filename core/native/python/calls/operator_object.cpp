@@ -31,7 +31,7 @@ PyObject* vectorcall(PyObject* self, PyObject* const* args, size_t nargsf, PyObj
   });
 }
 
-void dealloc(PyObject* self) {
+void operator_object_dealloc(PyObject* self) {
   delete reinterpret_cast<OperatorObject*>(self)->plan;
   PyObject_Free(self);
 }
@@ -40,7 +40,7 @@ PyObject* bind_method(PyObject* self, PyObject* instance, PyObject*) {
   return instance && instance != Py_None ? PyMethod_New(self, instance) : Py_NewRef(self);
 }
 
-PyObject* repr(PyObject* self) {
+PyObject* operator_object_repr(PyObject* self) {
   return PyUnicode_FromFormat("<%s '%s'>", plan_of(self).method ? "operator method" : "operator",
                               plan_of(self).full_name.c_str());
 }
@@ -118,7 +118,7 @@ PyObject* reduce(PyObject* self, PyObject*) {
   });
 }
 
-PyGetSetDef g_properties[] = {
+PyGetSetDef g_operator_object_properties[] = {
     {"__name__", get_name, nullptr, nullptr, nullptr},
     {"__qualname__", get_qualname, nullptr, nullptr, nullptr},
     {"__module__", get_module, nullptr, nullptr, nullptr},
@@ -135,9 +135,9 @@ PyTypeObject make_type(const char* name, bool method) {
   t.tp_flags |= Py_TPFLAGS_HAVE_VECTORCALL;
   t.tp_vectorcall_offset = offsetof(OperatorObject, call);
   t.tp_call = PyVectorcall_Call;
-  t.tp_dealloc = dealloc;
-  t.tp_repr = repr;
-  t.tp_getset = g_properties;
+  t.tp_dealloc = operator_object_dealloc;
+  t.tp_repr = operator_object_repr;
+  t.tp_getset = g_operator_object_properties;
   t.tp_methods = g_methods;
   if (method) {
     t.tp_flags |= Py_TPFLAGS_METHOD_DESCRIPTOR;

@@ -132,16 +132,16 @@ PyObject* set_modes(PyObject*, PyObject* count) {
   return none();
 }
 
-PyMethodDef g_functions[] = {{"_set_overrides_disabled", set_disabled, METH_O, nullptr},
-                             {"_watch_overrides", watch, METH_NOARGS, nullptr},
-                             {"_overrides_off", switch_off, METH_O, nullptr},
-                             {"_skip_override", skip_next, METH_O, nullptr},
-                             {"_asks_overrides", asks, METH_NOARGS, nullptr},
-                             {"_set_override_modes", set_modes, METH_O, nullptr},
-                             {nullptr, nullptr, 0, nullptr}};
+PyMethodDef g_overrides_functions[] = {{"_set_overrides_disabled", set_disabled, METH_O, nullptr},
+                                       {"_watch_overrides", watch, METH_NOARGS, nullptr},
+                                       {"_overrides_off", switch_off, METH_O, nullptr},
+                                       {"_skip_override", skip_next, METH_O, nullptr},
+                                       {"_asks_overrides", asks, METH_NOARGS, nullptr},
+                                       {"_set_override_modes", set_modes, METH_O, nullptr},
+                                       {nullptr, nullptr, 0, nullptr}};
 
 } // namespace
 
-void init_overrides(PyObject* module) { checked_status(PyModule_AddFunctions(module, g_functions)); }
+void init_overrides(PyObject* module) { checked_status(PyModule_AddFunctions(module, g_overrides_functions)); }
 
 } // namespace ts::py

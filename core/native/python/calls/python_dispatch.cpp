@@ -377,22 +377,22 @@ PyObject* load_library_file(PyObject*, PyObject* args) {
   });
 }
 
-PyMethodDef g_functions[] = {{"_set_kernel", set_kernel, METH_VARARGS, nullptr},
-                             {"_register_key", add_key, METH_VARARGS, nullptr},
-                             {"_enable_key", enable_key, METH_VARARGS, nullptr},
-                             {"_exclude_key", exclude_key, METH_VARARGS, nullptr},
-                             {"_define_operator", define_operator, METH_VARARGS, nullptr},
-                             {"_keys", key_list, METH_NOARGS, nullptr},
-                             {"_custom_operators", custom_operators, METH_NOARGS, nullptr},
-                             {"_operator_function", operator_function, METH_VARARGS, nullptr},
-                             {"_load_library", load_library_file, METH_VARARGS, nullptr},
-                             {nullptr, nullptr, 0, nullptr}};
+PyMethodDef g_python_dispatch_functions[] = {{"_set_kernel", set_kernel, METH_VARARGS, nullptr},
+                                             {"_register_key", add_key, METH_VARARGS, nullptr},
+                                             {"_enable_key", enable_key, METH_VARARGS, nullptr},
+                                             {"_exclude_key", exclude_key, METH_VARARGS, nullptr},
+                                             {"_define_operator", define_operator, METH_VARARGS, nullptr},
+                                             {"_keys", key_list, METH_NOARGS, nullptr},
+                                             {"_custom_operators", custom_operators, METH_NOARGS, nullptr},
+                                             {"_operator_function", operator_function, METH_VARARGS, nullptr},
+                                             {"_load_library", load_library_file, METH_VARARGS, nullptr},
+                                             {nullptr, nullptr, 0, nullptr}};
 
 } // namespace
 
 void init_python_dispatch(PyObject* module) {
   init_call_type(module);
-  checked_status(PyModule_AddFunctions(module, g_functions));
+  checked_status(PyModule_AddFunctions(module, g_python_dispatch_functions));
 }
 
 } // namespace ts::py

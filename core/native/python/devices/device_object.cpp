@@ -126,20 +126,20 @@ PyObject* device_call(PyObject* self, PyObject* args, PyObject* kwargs) {
   return module ? PyObject_CallMethod(module.get(), "decorate", "OO", self, fn) : nullptr;
 }
 
-PyMethodDef g_methods[] = {
+PyMethodDef g_device_object_methods[] = {
     {"__reduce__", device_reduce, METH_NOARGS, nullptr},
     {"__enter__", device_enter, METH_NOARGS, "Make this the device of this thread's factories called without one."},
     {"__exit__", device_exit, METH_VARARGS, nullptr},
     {"clone", device_clone, METH_NOARGS, "The device itself: what a decorated function enters."},
     {nullptr, nullptr, 0, nullptr},
 };
-PyGetSetDef g_properties[] = {
+PyGetSetDef g_device_object_properties[] = {
     {"type", device_type, nullptr, "The backend's name.", nullptr},
     {"index", device_index, nullptr, "Which of the backend's devices; None where there can be only one.", nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr},
 };
 
-PyTypeObject make_type() {
+PyTypeObject device_object_make_type() {
   PyTypeObject t = blank_type(
       "tesserack.device", sizeof(NamedDevice),
       "device(type, index=None)\n--\n\nWhere a tensor lives: a backend's name and an index, as in device('cpu').");
@@ -150,14 +150,14 @@ PyTypeObject make_type() {
   t.tp_hash = device_hash;
   t.tp_richcompare = device_compare;
   t.tp_call = device_call;
-  t.tp_methods = g_methods;
-  t.tp_getset = g_properties;
+  t.tp_methods = g_device_object_methods;
+  t.tp_getset = g_device_object_properties;
   return t;
 }
 
 } // namespace
 
-PyTypeObject DeviceType = make_type();
+PyTypeObject DeviceType = device_object_make_type();
 
 PyObject* device_object(Device d) {
   auto* o = PyObject_New(DeviceObject, &DeviceType);

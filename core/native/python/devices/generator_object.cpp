@@ -91,7 +91,7 @@ Py_hash_t generator_hash(PyObject* self) {
   return address == -1 ? -2 : address;
 }
 
-PyMethodDef g_methods[] = {
+PyMethodDef g_generator_object_methods[] = {
     {"manual_seed", generator_manual_seed, METH_O, "Start the stream anew from a seed; returns the generator."},
     {"seed", generator_seed, METH_NOARGS, "Start from a seed drawn from the operating system; returns it."},
     {"initial_seed", generator_initial_seed, METH_NOARGS, "The seed the stream started from."},
@@ -99,12 +99,12 @@ PyMethodDef g_methods[] = {
     {"_set_position", generator_set_position, METH_VARARGS, "Set (seed, offset)."},
     {nullptr, nullptr, 0, nullptr},
 };
-PyGetSetDef g_properties[] = {
+PyGetSetDef g_generator_object_properties[] = {
     {"device", generator_device, nullptr, "Where its numbers are drawn.", nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr},
 };
 
-PyTypeObject make_type() {
+PyTypeObject generator_object_make_type() {
   PyTypeObject t = blank_type("tesserack.Generator", sizeof(GeneratorObject),
                               "Generator(device=None)\n--\n\nA stream of random numbers: the same seed gives the same "
                               "numbers on every backend.");
@@ -113,8 +113,8 @@ PyTypeObject make_type() {
   t.tp_dealloc = generator_dealloc;
   t.tp_richcompare = generator_compare;
   t.tp_hash = generator_hash;
-  t.tp_methods = g_methods;
-  t.tp_getset = g_properties;
+  t.tp_methods = g_generator_object_methods;
+  t.tp_getset = g_generator_object_properties;
   return t;
 }
 
@@ -126,12 +126,12 @@ PyObject* add_method(PyObject*, PyObject* args) {
   PyType_Modified(&GeneratorType);
   return none();
 }
-PyMethodDef g_functions[] = {{"_add_generator_method", add_method, METH_VARARGS, nullptr},
-                             {nullptr, nullptr, 0, nullptr}};
+PyMethodDef g_generator_object_functions[] = {{"_add_generator_method", add_method, METH_VARARGS, nullptr},
+                                              {nullptr, nullptr, 0, nullptr}};
 
 } // namespace
 
-PyTypeObject GeneratorType = make_type();
+PyTypeObject GeneratorType = generator_object_make_type();
 
 PyObject* generator_object(Generator& g) {
   retain(&g);
@@ -141,7 +141,7 @@ PyObject* generator_object(Generator& g) {
 void init_generator_type(PyObject* module) {
   checked_status(PyType_Ready(&GeneratorType));
   add_object(module, "Generator", reinterpret_cast<PyObject*>(&GeneratorType));
-  checked_status(PyModule_AddFunctions(module, g_functions));
+  checked_status(PyModule_AddFunctions(module, g_generator_object_functions));
 }
 
 } // namespace ts::py

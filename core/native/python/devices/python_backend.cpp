@@ -295,10 +295,11 @@ PyObject* launch_counters(PyObject*, PyObject* args) {
   });
 }
 
-PyMethodDef g_functions[] = {{"_register_python_backend", register_python_backend, METH_VARARGS, nullptr},
-                             {"_launch_counters", launch_counters, METH_VARARGS, nullptr},
-                             {"_python_backend", python_backend, METH_VARARGS, nullptr},
-                             {nullptr, nullptr, 0, nullptr}};
+PyMethodDef g_python_backend_functions[] = {
+    {"_register_python_backend", register_python_backend, METH_VARARGS, nullptr},
+    {"_launch_counters", launch_counters, METH_VARARGS, nullptr},
+    {"_python_backend", python_backend, METH_VARARGS, nullptr},
+    {nullptr, nullptr, 0, nullptr}};
 
 } // namespace
 
@@ -321,6 +322,8 @@ int failed_status() noexcept {
   return status;
 }
 
-void init_python_backend(PyObject* module) { checked_status(PyModule_AddFunctions(module, g_functions)); }
+void init_python_backend(PyObject* module) {
+  checked_status(PyModule_AddFunctions(module, g_python_backend_functions));
+}
 
 } // namespace ts::py

@@ -60,7 +60,7 @@ PyTypeObject ExportType = [] {
 
 void buffer_error(const char* message) { raise(PyExc_BufferError, message); }
 
-PyRef make_export(const Tensor& t) {
+PyRef buffer_make_export(const Tensor& t) {
   TS_CHECK_VALUE(t.ndim() <= TensorImpl::kMaxDims, "numpy: expected at most ", TensorImpl::kMaxDims,
                  " dimensions, got ", t.ndim());
   checked_status(PyType_Ready(&ExportType));
@@ -78,7 +78,7 @@ PyRef make_export(const Tensor& t) {
   return PyRef::steal(reinterpret_cast<PyObject*>(e));
 }
 
-void check_exportable(const Tensor& t, int flags) {
+void buffer_check_exportable(const Tensor& t, int flags) {
   if (t->payload) buffer_error("a sparse tensor has no memory to look at; use tensor.to_dense() first");
   if (grad_enabled() && requires_grad(t))
     buffer_error("can't take a buffer of a tensor that requires grad; use tensor.detach()");
@@ -101,9 +101,9 @@ int get_buffer(PyObject* self, Py_buffer* view, int flags) {
   return guarded([&] {
     note_host_read(tensor_of(self), "NumPy array");
     const Tensor& t = tensor_of(self);
-    check_exportable(t, flags);
+    buffer_check_exportable(t, flags);
     const char* format = format_of(t.dtype());
-    PyRef owner = make_export(t);
+    PyRef owner = buffer_make_export(t);
     auto* e = reinterpret_cast<ExportObject*>(owner.get());
     static char nothing;
     view->buf = t.numel() ? t.data() : &nothing;

@@ -297,7 +297,7 @@ PyObject* py_from_numpy(PyObject*, PyObject* array) {
   });
 }
 
-PyMethodDef g_functions[] = {
+PyMethodDef g_construct_functions[] = {
     {"tensor", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(py_tensor)), METH_VARARGS | METH_KEYWORDS,
      "tensor(data, *, dtype=None, device=None, requires_grad=False, pin_memory=False)\n--\n\nA new tensor holding a "
      "copy of `data`: a number, nested "
@@ -314,6 +314,6 @@ PyMethodDef g_functions[] = {
 
 } // namespace
 
-void init_construct(PyObject* module) { checked_status(PyModule_AddFunctions(module, g_functions)); }
+void init_construct(PyObject* module) { checked_status(PyModule_AddFunctions(module, g_construct_functions)); }
 
 } // namespace ts::py

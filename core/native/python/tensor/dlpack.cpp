@@ -90,7 +90,7 @@ template <class M> struct Export {
 
 template <class M> void delete_export(M* managed) { delete static_cast<Export<M>*>(managed->owner); }
 
-template <class M> M* make_export(const Tensor& t) {
+template <class M> M* dlpack_make_export(const Tensor& t) {
   TS_CHECK_TYPE(type_code(t.dtype()).bits, "__dlpack__: DLPack has no code for ", t.dtype(),
                 ", of which one value takes a byte; try .view(uint8)");
   auto e = std::make_unique<Export<M>>();
@@ -119,14 +119,14 @@ template <class M> void drop_capsule(PyObject* capsule) {
 }
 
 PyObject* versioned_capsule(const Tensor& t, bool copied) {
-  auto* managed = make_export<ManagedVersioned>(t);
+  auto* managed = dlpack_make_export<ManagedVersioned>(t);
   managed->major = 1;
   managed->minor = 0;
   managed->flags = (t->has(TensorImpl::kConstantData) ? kReadOnly : 0) | (copied ? kCopied : 0);
   return checked(PyCapsule_New(managed, kVersioned, drop_capsule<ManagedVersioned>)).release();
 }
 
-void check_exportable(const Tensor& t) {
+void dlpack_check_exportable(const Tensor& t) {
   if (t->payload)
     raise(PyExc_BufferError, "__dlpack__: a sparse tensor has no memory to hand out; use to_dense() first");
   if (requires_grad(t)) raise(PyExc_BufferError, "Can't export tensors that require gradient, use tensor.detach()");
@@ -149,7 +149,7 @@ PyObject* export_capsule(PyObject* self, PyObject* args, PyObject* kwargs) {
       raise(PyExc_TypeError, "__dlpack__: expected stream as int or None, got " + type_name(stream));
     Tensor t = tensor_of(self);
     note_host_read(t, "DLPack capsule");
-    if (copy != Py_True) check_exportable(t);
+    if (copy != Py_True) dlpack_check_exportable(t);
     int type = kHostDevice, index = 0, major = 0, minor = 0;
     if (device != Py_None && !PyArg_ParseTuple(device, "ii", &type, &index)) throw_python();
     if (type != kHostDevice) raise(PyExc_BufferError, "__dlpack__: can only export to host memory, device type 1");
@@ -157,12 +157,12 @@ PyObject* export_capsule(PyObject* self, PyObject* args, PyObject* kwargs) {
     static const Op clone("clone");
     if (copy == Py_True) {
       t = clone(t);
-      check_exportable(t);
+      dlpack_check_exportable(t);
     }
     if (major >= 1) return versioned_capsule(t, copy == Py_True);
     if (t->has(TensorImpl::kConstantData))
       raise(PyExc_BufferError, "__dlpack__: read-only memory needs DLPack 1.0; pass max_version=(1, 0)");
-    return checked(PyCapsule_New(make_export<Managed>(t), kPlain, drop_capsule<Managed>)).release();
+    return checked(PyCapsule_New(dlpack_make_export<Managed>(t), kPlain, drop_capsule<Managed>)).release();
   });
 }
 

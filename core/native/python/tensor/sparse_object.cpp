@@ -67,7 +67,7 @@ PyObject* parts_of(PyObject*, PyObject* o) {
   });
 }
 
-PyMethodDef g_functions[] = {
+PyMethodDef g_sparse_object_functions[] = {
     {"_make_sparse", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(make)), METH_FASTCALL, nullptr},
     {"_set_sparse", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(set)), METH_FASTCALL, nullptr},
     {"_sparse_parts", parts_of, METH_O, nullptr},
@@ -75,6 +75,6 @@ PyMethodDef g_functions[] = {
 
 } // namespace
 
-void init_sparse(PyObject* module) { checked_status(PyModule_AddFunctions(module, g_functions)); }
+void init_sparse(PyObject* module) { checked_status(PyModule_AddFunctions(module, g_sparse_object_functions)); }
 
 } // namespace ts::py

@@ -348,7 +348,7 @@ PyObject* py_undo_versions(PyObject*, PyObject* args) {
 }
 PyObject* py_run_has_inputs(PyObject*, PyObject*) { return PyBool_FromLong(run_has_inputs()); }
 
-PyMethodDef g_functions[] = {
+PyMethodDef g_tensor_autograd_functions[] = {
     {"_current_run", py_current_run, METH_NOARGS, nullptr},
     {"_will_run", py_will_run, METH_O, nullptr},
     {"_undo_versions", py_undo_versions, METH_VARARGS, nullptr},
@@ -390,6 +390,6 @@ std::vector<PyMethodDef> autograd_methods() {
   };
 }
 
-void init_autograd(PyObject* module) { checked_status(PyModule_AddFunctions(module, g_functions)); }
+void init_autograd(PyObject* module) { checked_status(PyModule_AddFunctions(module, g_tensor_autograd_functions)); }
 
 } // namespace ts::py
