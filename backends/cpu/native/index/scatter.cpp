@@ -78,56 +78,79 @@ void combine_row(T* to, int64_t to_step, const T* from, int64_t from_step, int64
   }
 }
 
-// The part of the problem whose coordinate in dimension `split` lies in [begin, end).
-template <class Combine, class T>
-__attribute__((noinline)) void scatter_part(const ScatterProblem& p, int split, int64_t begin, int64_t end) {
-  const int last = static_cast<int>(p.sizes.size()) - 1;
-  std::vector<int64_t> sizes(p.sizes.begin(), p.sizes.end());
-  std::vector<int64_t> out_strides(p.out.strides.begin(), p.out.strides.end());
-  const int64_t step = out_strides[p.dim], item = backend::dtype_size(p.index_dtype);
-  out_strides[p.dim] = 0;
-  sizes[split] = end - begin;
-  T* to = reinterpret_cast<T*>(p.out.data) + begin * out_strides[split];
-  const char* at = p.index.data + begin * p.index.strides[split] * item;
-  const T* from = reinterpret_cast<const T*>(p.source.data) + begin * p.source.strides[split];
-  StridedRows<3> rows(sizes, last, {out_strides, p.index.strides, p.source.strides});
-  rows.seek(0);
-  const int64_t n = sizes[last], to_step = out_strides[last], at_step = p.index.strides[last],
-                from_step = p.source.strides[last];
-  const bool whole_rows = at_step == 0 && last != p.dim;
-  const bool dense = last == p.dim && step == 1 && at_step == 1 && from_step == 1;
+// One row of a problem: n elements, and how far apart they lie.
+struct ScatterRow {
+  const ScatterProblem& problem;
+  char* to;
+  const char *index, *from;
+  int64_t n, to_step, index_step, from_step, step; // the last: of the indexed dimension
+  bool whole, dense;                               // one place for all of it; everything side by side
+};
+
+template <class Combine, class T> void scatter_one_row(const ScatterRow& r) {
+  T* to = reinterpret_cast<T*>(r.to);
+  const T* from = reinterpret_cast<const T*>(r.from);
   int64_t offsets[kIndices];
-  for (int64_t row = 0; row < rows.count(); ++row, rows.next()) {
-    T* to_row = to + rows.offset(0);
-    const char* at_row = at + rows.offset(1) * item;
-    const T* from_row = from + rows.offset(2);
-    if (whole_rows) {
-      read_indices(p, at_row, 0, 1, step, offsets);
-      combine_row<Combine>(to_row + offsets[0], to_step, from_row, from_step, n);
-      continue;
-    }
-    if (dense) {
-      scatter_dense<Combine>(p, to_row, at_row, from_row, n);
-      continue;
-    }
-    for (int64_t j = 0; j < n; j += kIndices) {
-      const int64_t some = std::min(kIndices, n - j);
-      read_indices(p, at_row + j * at_step * item, at_step, some, step, offsets);
-      scatter_row<Combine>(to_row + j * to_step, to_step, offsets, from_row + j * from_step, from_step, some);
-    }
+  if (r.whole) {
+    read_indices(r.problem, r.index, 0, 1, r.step, offsets);
+    return combine_row<Combine>(to + offsets[0], r.to_step, from, r.from_step, r.n);
+  }
+  if (r.dense) return scatter_dense<Combine>(r.problem, to, r.index, from, r.n);
+  const int64_t item = backend::dtype_size(r.problem.index_dtype);
+  for (int64_t j = 0; j < r.n; j += kIndices) {
+    const int64_t some = std::min(kIndices, r.n - j);
+    read_indices(r.problem, r.index + j * r.index_step * item, r.index_step, some, r.step, offsets);
+    scatter_row<Combine>(to + j * r.to_step, r.to_step, offsets, from + j * r.from_step, r.from_step, some);
   }
 }
 
-template <class Combine, class T> void scatter_typed(const ScatterProblem& p) {
+// What is made for each way to combine and each dtype: the rest is the same for all.
+struct RowKernel {
+  void (*run)(const ScatterRow& row);
+  int64_t item; // bytes of an element
+};
+template <class Combine, class T> constexpr RowKernel row_kernel{scatter_one_row<Combine, T>, sizeof(T)};
+
+// The part of the problem whose coordinate in dimension `split` lies in [begin, end).
+void scatter_part(const ScatterProblem& p, const RowKernel& kernel, int split, int64_t begin, int64_t end) {
+  const int last = static_cast<int>(p.sizes.size()) - 1;
+  std::vector<int64_t> sizes(p.sizes.begin(), p.sizes.end());
+  std::vector<int64_t> out_strides(p.out.strides.begin(), p.out.strides.end());
+  const int64_t step = out_strides[p.dim], index_item = backend::dtype_size(p.index_dtype);
+  out_strides[p.dim] = 0;
+  sizes[split] = end - begin;
+  char* to = static_cast<char*>(p.out.data) + begin * out_strides[split] * kernel.item;
+  const char* index = p.index.data + begin * p.index.strides[split] * index_item;
+  const char* from = static_cast<const char*>(p.source.data) + begin * p.source.strides[split] * kernel.item;
+  StridedRows<3> rows(sizes, last, {out_strides, p.index.strides, p.source.strides});
+  rows.seek(0);
+  ScatterRow row{
+      p,    nullptr, nullptr, nullptr, sizes[last], out_strides[last], p.index.strides[last], p.source.strides[last],
+      step, false,   false};
+  row.whole = row.index_step == 0 && last != p.dim;
+  row.dense = last == p.dim && step == 1 && row.index_step == 1 && row.from_step == 1;
+  for (int64_t k = 0; k < rows.count(); ++k, rows.next()) {
+    row.to = to + rows.offset(0) * kernel.item;
+    row.index = index + rows.offset(1) * index_item;
+    row.from = from + rows.offset(2) * kernel.item;
+    kernel.run(row);
+  }
+}
+
+void scatter_all(const ScatterProblem& p, const RowKernel& kernel) {
   int split = 0;
   for (int d = 0; d < static_cast<int>(p.sizes.size()); ++d)
     if (d != p.dim && (split == p.dim || p.sizes[d] > p.sizes[split])) split = d;
   int64_t numel = 1;
   for (int64_t size : p.sizes) numel *= size;
-  if (split == p.dim) return scatter_part<Combine, T>(p, split, 0, p.sizes[split]);
+  if (split == p.dim) return scatter_part(p, kernel, split, 0, p.sizes[split]);
   const int64_t per_slice = std::max<int64_t>(1, numel / p.sizes[split]);
   parallel_for(0, p.sizes[split], std::max<int64_t>(1, kScatterGrain / per_slice),
-               [&](int64_t begin, int64_t end) { scatter_part<Combine, T>(p, split, begin, end); });
+               [&](int64_t begin, int64_t end) { scatter_part(p, kernel, split, begin, end); });
+}
+
+template <class Combine, class T> void scatter_typed(const ScatterProblem& p) {
+  scatter_all(p, row_kernel<Combine, T>);
 }
 
 template <class Combine> void scatter_ordered(const ScatterProblem& p) {
