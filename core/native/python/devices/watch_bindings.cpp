@@ -6,6 +6,7 @@
 #include "dispatch/recording.h"
 #include "ops/pointwise/expr.h"
 #include "python/devices/runtime_bindings.h"
+#include "python/tensor/tensor_object.h"
 #include "python/types.h"
 #include "runtime/services/device_profile.h"
 
