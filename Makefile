@@ -21,7 +21,8 @@ VENV ?= .venv
 TORCH ?= torch==2.13.0
 
 PY := $(VENV)/bin/python
-PIP := $(PY) -m pip --quiet --disable-pip-version-check
+# Without make's flags: of the slots that `make -j` shares out, ninja would find the names alone, and give up.
+PIP := MAKEFLAGS= $(PY) -m pip --quiet --disable-pip-version-check
 STAMPS := $(VENV)/stamps
 PROJECTS := pyproject.toml backends/cpu/pyproject.toml
 # Where a program names a device, its package is installed first.
@@ -53,7 +54,7 @@ demo: build $(STAMPS)/examples $(DEVICE_STAMP)
 
 test: build $(STAMPS)/test $(STAMPS)/examples $(STAMPS)/opencl $(STAMPS)/serving $(if $(PARITY),$(STAMPS)/torch)
 	@for folder in $$(ls -td build/core-*/ | head -n 1); do PATH="$(abspath $(VENV))/bin:$$PATH" \
-	  cmake --build $$folder --target tesserack_tests && $$folder/tesserack_tests || exit 1; done
+	  MAKEFLAGS= cmake --build $$folder --target tesserack_tests && $$folder/tesserack_tests || exit 1; done
 	$(PYTEST) --one-of $(SHARE) --pyargs $(PYTEST_ARGS) $(TESTS)
 
 conform: build $(STAMPS)/test $(DEVICE_STAMP)
@@ -102,25 +103,27 @@ format: $(STAMPS)/lint
 	$(VENV)/bin/clang-format -i $(CPP)
 
 asan: $(STAMPS)/build-deps $(STAMPS)/test
-	tools/asan.sh $(PY) $(ASAN_ARGS)
+	MAKEFLAGS= tools/asan.sh $(PY) $(ASAN_ARGS)
 
 tsan: build $(STAMPS)/test
-	tools/tsan.sh $(PY) $(TSAN_ARGS)
+	MAKEFLAGS= tools/tsan.sh $(PY) $(TSAN_ARGS)
 
 # What the two libraries would compute, by the backend's own kernels; the core is the one that is installed.
 test-without-onednn: build $(STAMPS)/test
-	PATH="$(abspath $(VENV))/bin:$$PATH" $(PY) tools/dev_build.py build/without-onednn --installed-core \
+	MAKEFLAGS= PATH="$(abspath $(VENV))/bin:$$PATH" $(PY) tools/dev_build.py build/without-onednn --installed-core \
 	  --isa all --no-onednn --no-openblas $(addprefix --reuse-cpu ,$(firstword $(wildcard build/cpu-*)))
 	build/without-onednn/venv/bin/python -m pytest -q -n $(JOBS) backends/cpu/tests tests/ops tests/nn $(PYTEST_ARGS)
 
 wheels: build $(STAMPS)/opencl $(STAMPS)/pack
-	$(PY) tools/wheels.py build/wheels
+	MAKEFLAGS= $(PY) tools/wheels.py build/wheels
 
 release: build $(STAMPS)/kernelgen $(STAMPS)/release $(STAMPS)/pack
-	$(PY) tools/release.py build/release $(RELEASE_ARGS)
+	MAKEFLAGS= $(PY) tools/release.py build/release $(RELEASE_ARGS)
 
-# Editable installs over persistent build folders (build/), so that a second build compiles only what changed.
-build: $(STAMPS)/core $(STAMPS)/cpu
+# Editable installs over persistent build folders (build/), so that a second build compiles only what changed. Both at once:
+# while one configures or links, the other compiles.
+build: $(STAMPS)/build-deps
+	@+$(MAKE) --no-print-directory -j 2 $(STAMPS)/core $(STAMPS)/cpu
 
 $(STAMPS)/core: $(CORE) | $(STAMPS)/build-deps
 	@echo "building the core (a few minutes the first time)"
