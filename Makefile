@@ -49,6 +49,8 @@ CPP = $(shell git ls-files '*.cpp' '*.h')
 
 .PHONY: demo test test-ranks test-nccl test-cuda conform test-without-onednn bench docs lint format asan tsan wheels release build clean
 
+# What an example needs is fetched while the build runs.
+demo: BESIDE = $(STAMPS)/examples
 demo: build $(STAMPS)/examples $(DEVICE_STAMP)
 	$(PY) examples/digits.py $(if $(DEVICE),--device $(DEVICE)) $(if $(EPOCHS),--epochs $(EPOCHS)) $(DEMO_ARGS)
 
@@ -123,7 +125,7 @@ release: build $(STAMPS)/kernelgen $(STAMPS)/release $(STAMPS)/pack
 # Editable installs over persistent build folders (build/), so that a second build compiles only what changed. Both at once:
 # while one configures or links, the other compiles.
 build: $(STAMPS)/build-deps
-	@+$(MAKE) --no-print-directory -j 2 $(STAMPS)/core $(STAMPS)/cpu
+	@+$(MAKE) --no-print-directory -j 3 $(STAMPS)/core $(STAMPS)/cpu $(BESIDE)
 
 $(STAMPS)/core: $(CORE) | $(STAMPS)/build-deps
 	@echo "building the core (a few minutes the first time)"

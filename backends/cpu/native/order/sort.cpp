@@ -74,21 +74,18 @@ template <class T, class Item, class Work> void for_each_row(const Layout& layou
 }
 
 // f(TypeTag<T>, TypeTag<Item>): positions share a word with keys of up to 32 bits where they fit.
-template <class F> void switch_item(const Layout& layout, const char* op, F&& f) {
-  switch_real(op, layout.input.dtype(), [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    if (sizeof(T) <= 4 && layout.n <= int64_t{std::numeric_limits<uint32_t>::max()}) {
-      f(tag, TypeTag<PackedItem>{});
-    } else {
-      f(tag, TypeTag<WideItem>{});
-    }
+template <class F> void switch_item(int32_t dtype, int64_t n, const char* op, F&& f) {
+  switch_real(op, dtype, [&](auto tag) {
+    if constexpr (sizeof(typename decltype(tag)::type) <= 4)
+      if (n <= int64_t{std::numeric_limits<uint32_t>::max()}) return f(tag, TypeTag<PackedItem>{});
+    f(tag, TypeTag<WideItem>{});
   });
 }
 
 void sort(const Call& call) {
   const Layout layout(call);
   const bool descending = call.param(0).as_bool();
-  switch_item(layout, "sort", [&](auto type, auto item) {
+  switch_item(layout.input.dtype(), layout.n, "sort", [&](auto type, auto item) {
     using T = typename decltype(type)::type;
     using Item = typename decltype(item)::type;
     for_each_row<T, Item>(layout, [&](const T* row, T* values, int64_t* positions, auto& items, auto& spare) {
@@ -206,7 +203,7 @@ void topk(const Call& call) {
                   static_cast<long long>(k));
   }
   if (k == 0) return;
-  switch_item(layout, "topk", [&](auto type, auto item) {
+  switch_item(layout.input.dtype(), layout.n, "topk", [&](auto type, auto item) {
     using T = typename decltype(type)::type;
     using Item = typename decltype(item)::type;
     const auto select = [&](const T* row, int64_t stride, std::vector<Item>& items) {
@@ -336,7 +333,7 @@ void rank_positions(const Call& call) {
     backend::fail(TS_VALUE_ERROR, "rank_positions: expected a rank below %lld, got %lld", static_cast<long long>(n),
                   static_cast<long long>(rank));
   int64_t* const out = call.out(0).data<int64_t>();
-  const auto search = [&](auto type, auto item) {
+  switch_item(input.dtype(), n, "rank_positions", [&](auto type, auto item) {
     using T = typename decltype(type)::type;
     using Item = typename decltype(item)::type;
     parallel_for(0, input.numel() / n, std::max<int64_t>(1, 4096 / n), [&](int64_t begin, int64_t end) {
@@ -351,13 +348,6 @@ void rank_positions(const Call& call) {
         out[r] = position_of_rank(row, n, k, items);
       }
     });
-  };
-  switch_real("rank_positions", input.dtype(), [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    if (sizeof(T) <= 4 && n <= int64_t{std::numeric_limits<uint32_t>::max()})
-      search(tag, TypeTag<PackedItem>{});
-    else
-      search(tag, TypeTag<WideItem>{});
   });
 }
 
