@@ -221,7 +221,26 @@ ERRORS: dict[str, tuple[Callable[[str], Any], type[Exception], str]] = {
 def test_errors(device: str, name: str) -> None:
     call, kind, text = ERRORS[name]
     with pytest.raises(kind, match=text):
-        call(device)
+        call(device).cpu()  # where a kernel finds it, the next wait tells
+
+
+@pytest.mark.parametrize("replacement", [False, True])
+@pytest.mark.parametrize("n", [3, 1000])
+def test_weights_that_cannot_be_drawn_from(device: str, n: int, replacement: bool) -> None:
+    """Each row is looked at, at its ends and between, and what is right goes on afterwards."""
+    good = ts.ones(5, n)
+    for row, at, value in ((0, 0, -1.0), (4, n - 1, float("nan")), (2, n // 2, float("inf")), (1, 1, -float("inf"))):
+        weights = good.clone()
+        weights[row, at] = value
+        with pytest.raises(RuntimeError, match="`inf`, `nan` or element < 0"):
+            ts.multinomial(weights.to(device), 2, replacement).cpu()
+    weights = good.clone()
+    weights[3] = 0
+    with pytest.raises(RuntimeError, match="sum of probabilities"):
+        ts.multinomial(weights.to(device), 1, replacement).cpu()
+    single = ts.zeros(5, n)
+    single[:, n - 1] = 1e-30
+    assert ts.multinomial(single.to(device), 1, replacement).tolist() == [[n - 1]] * 5
 
 
 STREAMS = """

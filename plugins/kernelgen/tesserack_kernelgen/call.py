@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 __all__ = ["FAULTS", "Call", "Device"]
 
 #: What a kernel may find wrong with its data; the first of the four words where it is reported.
-FAULTS = {"index": 1, "division": 2}
+FAULTS = {"index": 1, "division": 2, "weights": 3}
 
 
 @dataclass(frozen=True)

@@ -107,6 +107,11 @@ class Card:
         if code == FAULTS["index"]:
             value -= (value >> 63) << 64
             return IndexError(f"{op}: index {value} is out of bounds (found on the device, told at the next wait)")
+        if code == FAULTS["weights"]:
+            return RuntimeError(
+                f"{op}: row {value} of the probability tensor contains either `inf`, `nan` or element < 0, or its "
+                "sum of probabilities is 0 (found on the device, told at the next wait)"
+            )
         return ZeroDivisionError(f"{op}: integer division by zero (found on the device, told at the next wait)")
 
     def install(self, backend: Backend, templates: dict[str, Template] | None = None) -> None:

@@ -106,7 +106,7 @@ class Kernel:
         return self._field(c, f"s{k}", self.call.inputs[k], ("scalar", len(self.call.outputs) + k))
 
     def fault(self, code: str, value: str) -> str:
-        """A statement that reports a fault of the data: ``"index"`` or ``"division"``. The next wait raises it."""
+        """A statement that reports one of the ``FAULTS`` of the data. The next wait raises it."""
         if not self._faults:
             self._faults = True
             self._buffers.append(("fault", Block(self.call.device.fault)))

@@ -1,4 +1,5 @@
 // Draws of categories by weight.
+#include "dispatch/launch.h"
 #include "dispatch/op_handles.h"
 #include "ops/common/arguments.h"
 #include "ops/common/check.h"
@@ -27,7 +28,10 @@ Tensor sums_of_weights(const Tensor& p) {
   return ops::sum_dim(ops::add(p, ops::sub(root, root)), Dims{-1});
 }
 
+const KernelId kCheckWeights("check_weights");
+// By a kernel where the device can report it: nothing waits for it, and what is wrong is told at the next wait.
 void check_weights(const Tensor& p) {
+  if (Launch(kCheckWeights, p.device()).in(p).run()) return;
   Tensor sums = sums_of_weights(p);
   if (sums.numel() == 1) { // launches are what one row costs
     alignas(8) char sum[8];
@@ -92,13 +96,15 @@ void multinomial(const Tensor& out, const Tensor& self, int64_t num_samples, boo
 
 TS_OPERATORS(multinomial) {
   def("multinomial(Tensor self, int num_samples, bool replacement=False, *, Generator? generator=None) -> Tensor")
+      .facts("kernel:check_weights")
       .rule<multinomial_rule>()
       .computation<multinomial>(kMultinomialCode)
       .reads_host()
       .not_differentiable()
       .out(kSameDtype)
       .doc("Indices drawn by the weights in each row of self, which need not sum to one. Without "
-           "replacement, categories of no weight come when all others are drawn. Waits for the device.");
+           "replacement, categories of no weight come when all others are drawn. Waits for the device where "
+           "its card has no kernel that checks weights.");
   def("time_of_weight(Tensor self, Tensor weight) -> Tensor")
       .pointwise("select(weight > 0, -log1p(-self), 1) / abs(weight)") // of -0, too
       .not_differentiable()

@@ -15,7 +15,7 @@ from tesserack_kernelgen.templates._draws import LANES, PHILOX, draw_by_vectors,
 from tesserack_kernelgen.templates._registry import template
 from tesserack_kernelgen.vectors import instruction
 
-__all__ = ["dropout", "rand_fill", "randint_fill", "randn_fill", "random_bits"]
+__all__ = ["check_weights", "dropout", "rand_fill", "randint_fill", "randn_fill", "random_bits"]
 
 
 @template("random_bits", takes=("device_random",))
@@ -328,3 +328,30 @@ def _dropout_vectors(kernel: Kernel, result: Tensor, kept: Tensor, given: Tensor
         one=one,
         dtypes=((given.dtype,), (result.dtype, "bool")),
     )
+
+
+@template("check_weights")
+def check_weights(call: Call) -> LaunchPlan:
+    """No output: a fault where a row of ``in0`` holds a weight that is negative or not finite, or none above zero."""
+    (weights,) = call.inputs
+    kernel = Kernel(call, "check_weights")
+    kernel.site = "multinomial"
+    rows, n = weights.shape
+    group = 1 if call.device.serial else call.device.group
+    given = kernel.input(0)
+    c = accumulator(given.dtype)
+    at = f"(idx)GROUP(0) * {kernel.own_index(n)} + r"
+    found = "wrong | !any" if group == 1 else "state[0] | !state[1]"
+    share = "LOCAL_ARRAY(i32, state, 2); if (LANE(0) < 2) state[LANE(0)] = 0; BARRIER;" if group > 1 else ""
+    join = "if (wrong) state[0] = 1; if (any) state[1] = 1; BARRIER;" if group > 1 else ""
+    body = f"""
+  {share}
+  i32 wrong = 0, any = 0;
+  for (idx r = LANE(0); r < {kernel.own_index(n)}; r += {group}) {{
+    const {c} w = {given.load(at, c)};
+    wrong |= !(w >= 0 && w - w == 0);
+    any |= w > 0;
+  }}
+  {join}
+  if (LANE(0) == 0 && ({found})) {{ {kernel.fault("weights", "GROUP(0)")} }}"""
+    return LaunchPlan([kernel.launch(body, (rows,), (group,))])

@@ -388,6 +388,11 @@ def _transformed(g: Given, name: str, rows: int, n: int) -> Any:
     return found if half else ts.view_as_real(found)
 
 
+_WEIGHED = (
+    _draw(lambda d, t: ts.multinomial(ts.arange(1.0, 40, device=d, dtype=t), 300, True)),
+    _draw(lambda d, t: ts.multinomial(ts.arange(1.0, 400, device=d, dtype=t), 300)),
+)
+
 CALLS: dict[str, tuple[Call, ...]] = {
     "grid_sample": _SAMPLED[::2],
     "grid_sample_backward": _SAMPLED[1::2],
@@ -486,9 +491,9 @@ CALLS: dict[str, tuple[Call, ...]] = {
     "randint_fill": (
         _draw(lambda d, t: ts.randint(-5, 1000, (1027,), device=d)),
         _draw(lambda d, t: ts.randperm(1027, device=d)),
-        _draw(lambda d, t: ts.multinomial(ts.arange(1.0, 40, device=d, dtype=t), 300, True)),
-        _draw(lambda d, t: ts.multinomial(ts.arange(1.0, 400, device=d, dtype=t), 300)),
+        *_WEIGHED,
     ),
+    "check_weights": _WEIGHED,
     "random_order": tuple(
         Call(f"of {n}", functools.partial(_order, n), alike=True, dtypes=()) for n in (1, 1027, 70_001)
     ),
