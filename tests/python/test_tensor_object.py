@@ -225,6 +225,26 @@ def test_legacy_constructor() -> None:
         ts.Tensor(2, "a")
 
 
+def test_constructor_of_a_tensor_shares_its_memory(device: ts.device) -> None:
+    """Of subclasses too: the dtype stays, and gradients go through it."""
+
+    class Marked(ts.Tensor):
+        pass
+
+    for cls in (ts.Tensor, Marked):
+        whole = ts.arange(3, device=device)
+        made = cls(whole)
+        assert type(made) is cls and made.dtype is ts.int64 and made.device == device
+        assert made.data_ptr() == whole.data_ptr() and made is not whole
+        made += 1
+        assert whole.tolist() == [1, 2, 3]
+        leaf = ts.ones(2, device=device, requires_grad=True)
+        cls(leaf * 3).sum().backward()
+        assert leaf.grad is not None and leaf.grad.tolist() == [3, 3]
+    with pytest.raises(RuntimeError, match="as_tensor"):
+        ts.Tensor(ts.ones(2), device="cpu")
+
+
 def test_properties_of_a_leaf_and_of_a_result(device: ts.device) -> None:
     x = ts.ones(2, 3, device=device, requires_grad=True)
     y = (x * 2).t()

@@ -16,20 +16,15 @@ PyObject* call_printer(PyObject* self, const char* function) {
 }
 PyObject* repr(PyObject* self) { return call_printer(self, "tensor_repr"); }
 
-Tensor as_default(Tensor t, Device device) {
-  if (t.dtype() != default_dtype()) t = ops::to_dtype(t, default_dtype());
-  return t.device() == device ? t : ops::to_device(t, device);
-}
-
 Tensor unset_tensor(IntSpan sizes, Device device) {
   Tensor t = empty_tensor(sizes, default_dtype(), device);
   fill_unset(t);
   return t;
 }
 
-// Tensor(), Tensor(2, 3), Tensor([1, 2]), Tensor(tensor): the historical constructor; the default dtype, but for the
-// last.
-Tensor legacy(PyObject* args, Device device, bool any_dtype) {
+// Tensor(), Tensor(2, 3), Tensor([1, 2]): the historical constructor, of the default dtype. Tensor(tensor), of subclasses
+// too, is the same memory, with a part in the graph.
+Tensor legacy(PyObject* args, Device device) {
   Py_ssize_t n = PyTuple_GET_SIZE(args);
   Scratch scratch;
   Value sizes;
@@ -39,8 +34,8 @@ Tensor legacy(PyObject* args, Device device, bool any_dtype) {
     return unset_tensor(sizes.as_ints(), device);
   }
   if (n == 1 && is_tensor(first)) {
-    const Tensor& given = tensor_of(first);
-    return shallow_copy(any_dtype && given.device() == device ? given : as_default(given, device));
+    static const Op same_memory("alias");
+    return same_memory(tensor_of(first));
   }
   int64_t i = 0;
   if (n == 1 && !as_int(first, i)) return construct_tensor(first, default_dtype(), device);
@@ -59,8 +54,10 @@ PyObject* construct(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
     TS_CHECK_TYPE(
         !kwargs || type != TensorType || PyDict_GET_SIZE(kwargs) == (where ? 1 : 0),
         "Tensor(): got an unexpected keyword argument; use tesserack.tensor(data, dtype=..., requires_grad=...)");
+    TS_CHECK(!where || where == Py_None || PyTuple_GET_SIZE(args) != 1 || !is_tensor(PyTuple_GET_ITEM(args, 0)),
+             "Tensor(): a tensor is taken with the memory that it has: expected no device beside it; try as_tensor or to()");
     Device device = where && where != Py_None ? expect_device(where, "Tensor") : default_device();
-    Tensor made = legacy(args, device, type == TensorType);
+    Tensor made = legacy(args, device);
     mark_for(type, made);
     return wrap_as(type, std::move(made));
   });
