@@ -44,7 +44,8 @@ PACKAGE_LAYERS = {
     "ground": "aten.missing backends ops.numpy_names ops.registry ops.results ops.signatures utils.__init__ "
     "utils.cache utils.futures utils.headers utils.homes utils.importing utils.warnings",
     # Tensors as Python sees them, and what `import tesserack` needs of operators.
-    "tensors": "_tensor ops.nonzero_unique ops.products ops.random utils._pytree",
+    "tensors": "_tensor ops.nonzero_unique ops.products ops.random "
+    "utils._pytree utils._pytree_kinds utils._pytree_registry",
     "autograd": "autograd func._batched func._gradients library.dispatch plugins utils.hooks utils.profiler utils.weak",
     "operators": "autograd.__init__ autograd.gradcheck autograd._gradcheck_forward autograd._gradcheck_values "
     "_tensor.copying _tensor.pickling _tensor.printing amp ops "

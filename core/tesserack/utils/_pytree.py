@@ -6,15 +6,70 @@ import functools
 import json
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
+
+from tesserack.utils._pytree_kinds import (
+    GetAttrKey,
+    KeyEntry,
+    KeyPath,
+    MappingKey,
+    SequenceKey,
+    is_namedtuple,
+    is_namedtuple_class,
+    is_namedtuple_instance,
+    is_structseq,
+    is_structseq_class,
+    is_structseq_instance,
+    key_get,
+    keystr,
+)
+from tesserack.utils._pytree_registry import (
+    SUPPORTED_NODES,
+    Context,
+    DumpableContext,
+    FlattenFn,
+    FromDumpableContextFn,
+    NodeDef,
+    PyTree,
+    ToDumpableContextFn,
+    UnflattenFn,
+    forget_specs,
+    is_constant_class,
+    register_constant,
+    register_dataclass,
+    register_pytree_node,
+)
 
 __all__ = [
+    "SUPPORTED_NODES",
+    "Context",
+    "DumpableContext",
+    "FlattenFn",
+    "FromDumpableContextFn",
     "GetAttrKey",
+    "KeyEntry",
+    "KeyPath",
+    "LeafSpec",
     "MappingKey",
+    "NodeDef",
+    "PyTree",
+    "PyTreeSpec",
     "SequenceKey",
+    "ToDumpableContextFn",
     "TreeSpec",
+    "UnflattenFn",
+    "arg_tree_leaves",
+    "is_constant_class",
+    "is_namedtuple",
+    "is_namedtuple_class",
+    "is_namedtuple_instance",
+    "is_structseq",
+    "is_structseq_class",
+    "is_structseq_instance",
+    "key_get",
     "keystr",
+    "register_constant",
+    "register_dataclass",
     "register_pytree_node",
     "tree_all",
     "tree_all_only",
@@ -25,6 +80,7 @@ __all__ = [
     "tree_is_leaf",
     "tree_iter",
     "tree_leaves",
+    "tree_leaves_with_path",
     "tree_map",
     "tree_map_",
     "tree_map_only",
@@ -32,43 +88,15 @@ __all__ = [
     "tree_map_with_path",
     "tree_structure",
     "tree_unflatten",
+    "treespec_dict",
     "treespec_dumps",
+    "treespec_leaf",
     "treespec_loads",
     "treespec_pprint",
+    "treespec_tuple",
 ]
 
-Flatten = Callable[[Any], tuple[Iterable[Any], Any]]
-Unflatten = Callable[[Iterable[Any], Any], Any]
-
-
-class NodeDef(NamedTuple):
-    """How a class is taken apart and put together."""
-
-    flatten_fn: Flatten
-    unflatten_fn: Unflatten
-    flatten_with_keys_fn: Flatten | None = None
-    serialized_type_name: str | None = None
-    to_dumpable_context: Callable[[Any], Any] | None = None
-    from_dumpable_context: Callable[[Any], Any] | None = None
-
-
-SUPPORTED_NODES: dict[type, NodeDef] = {}
 _registry = SUPPORTED_NODES
-PyTree = Any
-
-
-def register_pytree_node(cls: type, flatten_fn: Flatten, unflatten_fn: Unflatten, **options: Any) -> None:
-    """Have a class taken apart: ``flatten_fn(x)`` gives children and a context, of which ``unflatten_fn`` makes x.
-
-    The option ``flatten_with_keys_fn`` gives (key, child) pairs instead, for :func:`tree_flatten_with_path`;
-    ``serialized_type_name`` is the name in :func:`treespec_dumps`, with ``to_dumpable_context`` and
-    ``from_dumpable_context`` for contexts that JSON has no form for.
-    """
-    names = ("flatten_with_keys_fn", "serialized_type_name", "to_dumpable_context", "from_dumpable_context")
-    _registry[cls] = NodeDef(flatten_fn, unflatten_fn, *(options.get(name) for name in names))
-    treespec_loads.cache_clear()
-
-
 _register_pytree_node = register_pytree_node
 
 
@@ -157,6 +185,9 @@ def treespec_loads(serialized: str) -> TreeSpec:
     return _of_json(node)
 
 
+forget_specs.append(treespec_loads.cache_clear)
+
+
 def treespec_pprint(treespec: TreeSpec) -> str:
     """A spec as the tree it builds, with ``*`` for leaves.
 
@@ -227,6 +258,26 @@ class LeafSpec(TreeSpec):
         super().__init__(None, None, [])
 
 
+PyTreeSpec = TreeSpec
+_LEAF_SPEC = LeafSpec()
+
+
+def treespec_leaf() -> LeafSpec:
+    """The spec of a leaf."""
+    return _LEAF_SPEC
+
+
+def treespec_tuple(iterable: Iterable[TreeSpec] = (), /) -> TreeSpec:
+    """The spec of a tuple, by those of its children."""
+    return TreeSpec(tuple, None, [*iterable])
+
+
+def treespec_dict(mapping: Any = (), /, **kwargs: TreeSpec) -> TreeSpec:
+    """The spec of a dict, by those of its values."""
+    children = dict(mapping, **kwargs)
+    return TreeSpec(dict, [*children], [*children.values()])
+
+
 def _is_record(kind: type) -> bool:
     """Whether it is a tuple with names, of Python's ``namedtuple`` or what an operator of several results returns."""
     return issubclass(kind, tuple) and (hasattr(kind, "_fields") or hasattr(kind, "n_sequence_fields"))
@@ -284,6 +335,11 @@ def _build(leaves: Any, spec: TreeSpec) -> Any:
 def tree_leaves(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> list[Any]:
     """The leaves."""
     return tree_flatten(tree, is_leaf)[0]
+
+
+def arg_tree_leaves(*args: Any, **kwargs: Any) -> list[Any]:
+    """The leaves of a call's arguments."""
+    return tree_leaves((args, kwargs))
 
 
 def tree_structure(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> TreeSpec:
@@ -361,45 +417,6 @@ def tree_iter(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> Iterat
 # --- paths ---------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class MappingKey:
-    """The place of a child in a dict."""
-
-    key: Any
-
-    def __str__(self) -> str:
-        return f"[{self.key!r}]"
-
-
-@dataclass(frozen=True)
-class SequenceKey:
-    """The place of a child in a list or tuple."""
-
-    idx: int
-
-    def __str__(self) -> str:
-        return f"[{self.idx!r}]"
-
-
-@dataclass(frozen=True)
-class GetAttrKey:
-    """The place of a child in a named tuple."""
-
-    name: str
-
-    def __str__(self) -> str:
-        return f".{self.name}"
-
-
-def keystr(kp: Iterable[Any]) -> str:
-    """A path as Python spells it.
-
-    >>> keystr((MappingKey("a"), SequenceKey(0)))
-    "['a'][0]"
-    """
-    return "".join(str(key) for key in kp)
-
-
 def _keyed(tree: Any) -> list[tuple[Any, Any]]:
     """The children with their places."""
     node = _registry[_kind(tree)]
@@ -430,6 +447,11 @@ def tree_flatten_with_path(
 ) -> tuple[list[tuple[tuple[Any, ...], Any]], TreeSpec]:
     """The leaves with their paths, and how they are put together. ``ValueError`` for classes without known keys."""
     return [*_paths(tree, is_leaf, ())], tree_structure(tree, is_leaf)
+
+
+def tree_leaves_with_path(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> list[tuple[tuple[Any, ...], Any]]:
+    """The leaves with their paths."""
+    return [*_paths(tree, is_leaf, ())]
 
 
 def tree_map_with_path(func: Callable[..., Any], tree: Any, *rests: Any, is_leaf: Any = None) -> Any:

@@ -5,8 +5,10 @@ Each is one program for both libraries.
 
 from __future__ import annotations
 
+import time
 from collections import defaultdict, namedtuple
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -51,7 +53,64 @@ def specs_of_named_tuples_as_text(m: Any) -> Any:
     return [refused, back == spec, type(point) is kind, point]
 
 
-PROGRAMS = [paths_of_trees, specs_of_trees_as_text, specs_of_named_tuples_as_text, trees_by_the_type_of_leaves]
+@dataclass
+class Point:
+    x: Any
+    y: Any = None
+    label: str = "p"
+
+
+@dataclass(frozen=True)
+class Setting:
+    name: str
+
+
+class Pair:
+    def __init__(self, left: Any, right: Any) -> None:
+        self.left, self.right = left, right
+
+
+def classes_of_fields(m: Any) -> Any:
+    tree = m.utils._pytree
+    bad = [
+        error_of(lambda: tree.register_dataclass(Pair))[0],
+        error_of(lambda: tree.register_dataclass(Point, field_names=["x"]))[0],
+        error_of(lambda: tree.register_constant(Pair))[0],
+    ]
+    tree.register_dataclass(Point, field_names=["x", "y"], drop_field_names=["label"])
+    tree.register_dataclass(Pair, field_names=["left", "right"])
+    tree.register_constant(Setting)
+    made = tree.tree_map(lambda v: v + 1, Point(1, label="q"))
+    pair = tree.tree_map(lambda v: v * 2, Pair([1, 2], Point(3, 4)))
+    leaves, spec = tree.tree_flatten((Setting("a"), 1))
+    others = [spec == tree.tree_structure((Setting(name), 2)) for name in "ab"]
+    paths = [(tree.keystr(path), leaf) for path, leaf in tree.tree_leaves_with_path([Point(1, {"k": 2})])]
+    return [
+        bad, made, vars(pair)["left"], pair.right, leaves, others, tree.tree_unflatten([5], spec)[0], paths,
+        tree.is_constant_class(Setting), tree.is_constant_class(Point), tree.arg_tree_leaves(1, [2], k={"a": 3}),
+    ]  # fmt: skip
+
+
+def tuples_with_names(m: Any) -> Any:
+    tree = m.utils._pytree
+    kind = namedtuple("Kind", "a b")
+    values = [kind(1, 2), kind, (1, 2), tuple, time.gmtime(0), time.struct_time, m.zeros(2).max(0), 3]
+    asked = ["is_namedtuple", "is_namedtuple_instance", "is_structseq", "is_structseq_class", "is_structseq_instance"]
+    found = [[getattr(tree, name)(value) for value in values] for name in asked]
+    nested = {"a": [kind(1, 2), 5]}
+    path = tree.tree_flatten_with_path(nested)[0][1][0]
+    specs = tree.treespec_tuple([tree.treespec_leaf(), tree.treespec_dict(k=tree.treespec_leaf())])
+    return [found, tree.key_get(nested, path), specs == tree.tree_structure((1, {"k": 2}))]
+
+
+PROGRAMS = [
+    paths_of_trees,
+    specs_of_trees_as_text,
+    specs_of_named_tuples_as_text,
+    trees_by_the_type_of_leaves,
+    classes_of_fields,
+    tuples_with_names,
+]
 
 
 @pytest.mark.filterwarnings("ignore")

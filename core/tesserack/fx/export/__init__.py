@@ -28,7 +28,7 @@ from tesserack.fx.export.exported_program import (
 from tesserack.fx.export.graph_signature import ExportBackwardSignature, ExportGraphSignature
 from tesserack.fx.export.unflatten import FlatArgsAdapter, UnflattenedModule, unflatten
 from tesserack.nn.modules.module import Module
-from tesserack.utils._pytree import GetAttrKey, register_pytree_node
+from tesserack.utils import _pytree
 
 __all__ = [
     "AdditionalInputs",
@@ -119,11 +119,5 @@ def register_dataclass(cls: type[Any], *, serialized_type_name: str | None = Non
     """
     if not dataclasses.is_dataclass(cls):
         raise TypeError(f"register_dataclass: Only dataclasses can be registered, got {cls!r}")
-    names = [field.name for field in dataclasses.fields(cls)]
-    register_pytree_node(
-        cls,
-        lambda made: ([getattr(made, name) for name in names], names),
-        lambda values, context: cls(**dict(zip(context, values, strict=True))),
-        flatten_with_keys_fn=lambda made: ([(GetAttrKey(name), getattr(made, name)) for name in names], names),
-        serialized_type_name=serialized_type_name or f"{cls.__module__}.{cls.__qualname__}",
-    )
+    named = serialized_type_name or f"{cls.__module__}.{cls.__qualname__}"
+    _pytree.register_dataclass(cls, serialized_type_name=named)
