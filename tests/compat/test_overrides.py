@@ -298,3 +298,29 @@ def test_modes_see_passes_backward():
         ts.autograd.grad(y, x, retain_graph=True)
         ts.autograd.backward(y)
     assert seen == ["backward", "grad", "backward"]
+
+
+def test_nobody_is_asked_about_files_and_settings(program, tmp_path):
+    """As in PyTorch: an object that takes no function over is saved as any other."""
+    file = str(tmp_path / "a.pt")
+    lines = program.run(
+        f"""
+        import torch
+
+        class Answers:
+            @classmethod
+            def __torch_function__(cls, func, types, args=(), kwargs=None):
+                return NotImplemented
+
+            def __init__(self):
+                self.x = torch.ones(2)
+
+        torch.save(Answers(), {file!r})
+        print(torch.load({file!r}, weights_only=False).x.tolist())
+        try:
+            torch.numel(Answers())
+        except TypeError:
+            print("asked")
+        """
+    )
+    assert lines == ["[1.0, 1.0]", "asked"]

@@ -12,12 +12,22 @@ from tesserack._tensor.overrides import handle_torch_function
 __all__ = ["asking", "asks"]
 
 _MODULES = ("torch", "torch.nn.functional", "torch.fft", "torch.linalg", "torch.special", "torch.functional")
-_NOT_ASKED = ("is_tensor", "is_storage", "typename")
+# What PyTorch asks nobody about: files, programs, checks and settings.
+_NOT_ASKED = {
+    *("is_tensor", "is_storage", "typename", "save", "load", "compile", "vmap", "cond", "while_loop", "seed"),
+    *("broadcast_shapes", "ops", "overrides", "handle_torch_function", "has_torch_function", "_disable_dynamo"),
+    *("has_torch_function_unary", "has_torch_function_variadic", "_check", "_check_index", "_check_is_size"),
+    *("_check_not_implemented", "_check_tensor_all", "_check_tensor_all_with", "_check_type", "_check_value"),
+    *("_check_with", "manual_seed"),
+}
+_SETTINGS = ("set_", "get_", "use_", "is_autocast", "are_")
 
 
 def asking(module: str, name: str, function: Any) -> Any:
     """The function, which first asks such objects among its arguments, if it is one that computes."""
     if module not in _MODULES or type(function) is not FunctionType or name in _NOT_ASKED:
+        return function
+    if module == "torch" and name.startswith(_SETTINGS) and name != "get_device":
         return function
 
     @functools.wraps(function)
