@@ -380,3 +380,29 @@ def test_archives_by_their_records(program):
     read = ["True ['a', 'c/d', 's', 'version']", "[0.0, 1.0, 2.0] {}", "no record"]
     first, second = ([line.format(name) for line in read] for name in ("name", "archive"))
     assert program.run(ARCHIVES) == [*first, "True False", *second, "too few", "['r'] False", "True 8", "no archive"]
+
+
+def test_what_packages_of_tensor_containers_take(program):
+    """Whether tensors share memory, and seeds of NumPy in workers: word by word PyTorch's, as its loader has them."""
+    lines = program.run("""
+        import torch
+        from torch.utils.data import DataLoader, Dataset
+        from torch.utils.data._utils.worker import _generate_state
+
+        class Draws(Dataset):
+            def __len__(self):
+                return 2
+            def __getitem__(self, i):
+                import numpy
+                info = torch.utils.data.get_worker_info()
+                mine = numpy.random.RandomState(_generate_state(info.seed - info.id, info.id)).rand()
+                return mine == numpy.random.rand()
+
+        x = torch.ones(4)
+        print(torch._C._is_alias_of(x, x[1:]), torch._C._is_alias_of(x, x.clone()))
+        print(_generate_state(2**40 + 17, 3))
+        print([*DataLoader(Draws(), None, num_workers=2)])
+    """)
+    assert lines[0] == "True False"
+    assert lines[1] == "[946516139, 3429289954, 681341045, 323328356]"
+    assert lines[2] == "[True, True]"

@@ -88,6 +88,7 @@ ALIASES = {
     },
     "torch.utils.data._utils.pin_memory.pin_memory": "tesserack.utils.data.iterators:pinned",
     "torch.utils.data._utils.worker.WorkerInfo": "tesserack.utils.data.worker_info:WorkerInfo",
+    "torch.utils.data._utils.worker._generate_state": "tesserack.utils.data.worker_info:numpy_seed",
     "torch.utils.data._utils.worker.get_worker_info": "tesserack.utils.data.worker_info:get_worker_info",
     "torch.distributions.utils._standard_normal": "tesserack.distributions.utils:standard_normal",
     "torch.distributions.utils._sum_rightmost": "tesserack.distributions.utils:sum_rightmost",

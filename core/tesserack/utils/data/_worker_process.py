@@ -16,7 +16,7 @@ import tesserack as ts
 from tesserack.utils.data import worker_info
 from tesserack.utils.data._fetch import END, Fetcher
 from tesserack.utils.data._transport import Line, Unreadable, pack
-from tesserack.utils.data.worker_info import WorkerInfo
+from tesserack.utils.data.worker_info import WorkerInfo, numpy_seed
 from tesserack.utils.importing import when_imported
 
 __all__ = ["BATCH", "ENDED", "FAILED", "NEVER", "NEXT_EPOCH", "STOP", "TASK", "serve"]
@@ -48,7 +48,7 @@ def _answer(line: Line, fetcher: Fetcher, info: WorkerInfo, init: Callable[[int]
     fetch: Any = None
     try:
         ts.set_num_threads(1)
-        _seed(info.seed)
+        _seed(info)
         worker_info.become(info)
         if init is not None:
             init(info.id)
@@ -83,11 +83,11 @@ def _answer(line: Line, fetcher: Fetcher, info: WorkerInfo, init: Callable[[int]
         del packed, message
 
 
-def _seed(seed: int) -> None:
+def _seed(info: WorkerInfo) -> None:
     """Every worker its own numbers, from every source that a dataset is likely to draw on."""
-    random.seed(seed)
-    ts.manual_seed(seed)
-    when_imported("numpy.random", lambda module: module.seed([seed & 0xFFFF_FFFF, seed >> 32]))
+    random.seed(info.seed)
+    ts.manual_seed(info.seed)
+    when_imported("numpy.random", lambda module: module.seed(numpy_seed(info.seed - info.id, info.id)))
 
 
 def _told(kind: int, ticket: tuple[int, int], error: BaseException) -> Any:

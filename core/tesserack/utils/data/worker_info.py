@@ -6,7 +6,7 @@ import threading
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["WorkerInfo", "become", "get_worker_info"]
+__all__ = ["WorkerInfo", "become", "get_worker_info", "numpy_seed"]
 
 _local = threading.local()
 
@@ -28,6 +28,18 @@ def get_worker_info() -> WorkerInfo | None:
     True
     """
     return getattr(_local, "info", None)
+
+
+def numpy_seed(base_seed: int, worker_id: int) -> list[int]:
+    """What NumPy's generator of a worker is seeded with, as PyTorch does: four words of its ``SeedSequence``.
+
+    >>> numpy_seed(123, 0)
+    [4253025450, 2184329087, 1599386872, 2820677907]
+    """
+    from numpy.random import SeedSequence
+
+    words = [worker_id, base_seed & 0xFFFF_FFFF, base_seed >> 32 & 0xFFFF_FFFF, 0]
+    return [int(word) for word in SeedSequence(words).generate_state(4)]
 
 
 def become(info: WorkerInfo | None) -> None:

@@ -121,6 +121,11 @@ def _get_default_device() -> str:
     return str(_native.get_default_device())
 
 
+def _is_alias_of(data: Any, other: Any) -> bool:
+    """Whether two tensors have one storage."""
+    return data.untyped_storage() is other.untyped_storage()
+
+
 def _is_torch_function_enabled() -> Any:
     before = _native._overrides_off(True)
     _native._overrides_off(before)
