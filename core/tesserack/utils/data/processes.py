@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import multiprocessing
+import multiprocessing.connection  # a worker's end imports it, and the collector may end one in the midst of an import
 import os
 import pickle
 import select
