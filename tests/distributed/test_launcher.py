@@ -169,3 +169,13 @@ def test_children_of_a_rank_do_not_hide_its_end(environment: dict[str, str]) -> 
     shown = ranks[0].communicate(timeout=300)[0]
     ranks[1].wait(timeout=300)
     assert "rank 1 has ended" in shown and "the child still runs" in shown, shown
+
+
+def test_random_numbers_of_pytorch(tmp_path: Path) -> None:
+    program = tmp_path / "draws.py"
+    program.write_text("import torch\ntorch.manual_seed(0)\nprint([round(x, 4) for x in torch.rand(2).tolist()])\n")
+    words = [sys.executable, "-m", "tesserack", "launch", "--nproc-per-node", "2", "--torch-random"]
+    done = subprocess.run([*words, str(program)], capture_output=True, text=True, timeout=120)
+    assert done.stdout.splitlines() == ["[0.4963, 0.7682]"] * 2, done.stderr
+    refused = subprocess.run([*words, "--no-torch", str(program)], capture_output=True, text=True, timeout=120)
+    assert refused.returncode == 2 and "--torch-random goes with" in refused.stderr

@@ -142,6 +142,7 @@ def make_parser() -> argparse.ArgumentParser:
     )
     add("--local-addr", "--local_addr", default=None, help=argparse.SUPPRESS)
     add("--no-torch", action="store_true", help='"import torch" means PyTorch in the program')
+    add("--torch-random", action="store_true", help="draw PyTorch's random numbers of the cpu, bit by bit")
     add("--device", default=None, help="the default device of each rank")
     add("script", metavar="PROGRAM", help="what is started")
     add("arguments", nargs=argparse.REMAINDER, metavar="...", help="its arguments")
@@ -154,6 +155,8 @@ def parse(words: list[str]) -> LaunchConfig:
     told = parser.parse_args(words)
     if told.no_python and told.module:
         parser.error("--no-python and --module: expected one of them")
+    if told.torch_random and (told.no_torch or told.no_python):
+        parser.error("--torch-random goes with neither --no-torch nor --no-python")
     # Machines that may come and go have no numbers of their own.
     backend = told.rdzv_backend or ("c10d" if told.nnodes[0] < told.nnodes[1] and told.rdzv_endpoint else "static")
     config = LaunchConfig(
@@ -175,7 +178,10 @@ def parse(words: list[str]) -> LaunchConfig:
         tee=told.tee,
         role=told.role,
         torch=not told.no_torch,
-        run_options=["--device", told.device] if told.device else [],
+        run_options=[
+            *(["--device", told.device] if told.device else []),
+            *(["--torch-random"] if told.torch_random else []),
+        ],
         **told.rdzv_conf,
     )
     if told.standalone:
