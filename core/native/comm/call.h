@@ -1,7 +1,9 @@
 // What a collective says of itself beside its data: for comparing it with what other ranks called, and for messages.
 #pragma once
 #include "comm/reduction.h"
+#include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <functional>
 #include <span>
 #include <string>
@@ -28,6 +30,12 @@ struct Patience {
   double seconds;
   std::string what; // "all_reduce #3 of float32[4]", for messages
 };
+
+inline const std::byte* advance(const void* p, size_t bytes) { return static_cast<const std::byte*>(p) + bytes; }
+inline std::byte* advance(void* p, size_t bytes) { return static_cast<std::byte*>(p) + bytes; }
+inline void move_bytes(void* to, const void* from, size_t bytes) {
+  if (bytes && to != from) std::memmove(to, from, bytes);
+}
 
 double now(); // seconds of a clock that only goes forward
 

@@ -12,12 +12,6 @@ constexpr size_t kSmallBytes = 8192;
 // What is combined and then written elsewhere, while it is in the first cache.
 constexpr size_t kHotBytes = 8192;
 
-const std::byte* local_advance(const void* p, size_t bytes) { return static_cast<const std::byte*>(p) + bytes; }
-std::byte* local_advance(void* p, size_t bytes) { return static_cast<std::byte*>(p) + bytes; }
-void local_move_bytes(void* to, const void* from, size_t bytes) {
-  if (bytes && to != from) std::memcpy(to, from, bytes);
-}
-
 // Elements of each rank's share of some, in whole lines of the cache.
 size_t share_of(size_t n, size_t ranks, size_t item) {
   const size_t line = 64 / std::min<size_t>(item, 64);
@@ -70,9 +64,9 @@ void LocalGroup::broadcast(const Call& call, void* data, int64_t count) {
   size_t done = 0;
   do {
     const size_t n = std::min(kSlotBytes, total - done);
-    if (rank() == call.root) local_move_bytes(mine(), local_advance(data, done), n);
+    if (rank() == call.root) move_bytes(mine(), advance(data, done), n);
     meet(patience);
-    if (rank() != call.root) local_move_bytes(local_advance(data, done), theirs(call.root), n);
+    if (rank() != call.root) move_bytes(advance(data, done), theirs(call.root), n);
     done += n;
     ++round_;
   } while (done < total);
@@ -84,16 +78,12 @@ public:
   Pieces(Parts parts, Counts counts, size_t item) : parts_(parts), counts_(counts), item_(item) {}
   size_t total() const { return static_cast<size_t>(std::accumulate(counts_.begin(), counts_.end(), int64_t{0})); }
   // Where an element is, if all are in one place.
-  std::byte* alone(size_t element) const {
-    return parts_.size() == 1 ? local_advance(parts_[0], element * item_) : nullptr;
-  }
+  std::byte* alone(size_t element) const { return parts_.size() == 1 ? advance(parts_[0], element * item_) : nullptr; }
   void read(std::byte* to, size_t from, size_t n) const {
-    walk(from, n,
-         [&](std::byte* piece, size_t bytes) { local_move_bytes(std::exchange(to, to + bytes), piece, bytes); });
+    walk(from, n, [&](std::byte* piece, size_t bytes) { move_bytes(std::exchange(to, to + bytes), piece, bytes); });
   }
   void write(const std::byte* from, size_t at, size_t n) const {
-    walk(at, n,
-         [&](std::byte* piece, size_t bytes) { local_move_bytes(piece, std::exchange(from, from + bytes), bytes); });
+    walk(at, n, [&](std::byte* piece, size_t bytes) { move_bytes(piece, std::exchange(from, from + bytes), bytes); });
   }
 
 private:
@@ -102,7 +92,7 @@ private:
       const size_t count = static_cast<size_t>(counts_[k]);
       if (from < count) {
         const size_t some = std::min(n, count - from);
-        f(local_advance(parts_[k], from * item_), some * item_);
+        f(advance(parts_[k], from * item_), some * item_);
         n -= some;
         from = 0;
       } else {
@@ -157,7 +147,7 @@ void LocalGroup::reduce_there(const Call& call, const Window& window, size_t tot
     for (size_t k = 0; k < size; ++k) sources[k] = at[k] + done * item;
     combine(at[me] + done * item, {sources, size}, n, call.dtype, call.reduction);
     for (size_t k = 0; k < size; ++k)
-      if (k != me) local_move_bytes(at[k] + done * item, at[me] + done * item, n * item);
+      if (k != me) move_bytes(at[k] + done * item, at[me] + done * item, n * item);
   }
   segment_.barrier(patience);
 }
@@ -260,10 +250,10 @@ void LocalGroup::gather_rounds(const Call& call, const void* from, Parts to, Cou
   };
   size_t done = 0;
   do {
-    local_move_bytes(mine(), local_advance(from, done * item), part(static_cast<size_t>(rank()), done));
+    move_bytes(mine(), advance(from, done * item), part(static_cast<size_t>(rank()), done));
     meet(patience);
     for (size_t k = 0; wanted && k < to.size(); ++k)
-      local_move_bytes(local_advance(to[k], done * item), theirs(static_cast<int>(k)), part(k, done));
+      move_bytes(advance(to[k], done * item), theirs(static_cast<int>(k)), part(k, done));
     done += step;
     ++round_;
   } while (done < most);
@@ -293,10 +283,10 @@ void LocalGroup::scatter(const Call& call, ConstParts from, void* to, Counts cou
   size_t done = 0;
   do {
     for (size_t k = 0; root && k < from.size(); ++k)
-      local_move_bytes(mine() + k * step * item, local_advance(from[k], done * item), part(k, done));
+      move_bytes(mine() + k * step * item, advance(from[k], done * item), part(k, done));
     meet(patience);
     const size_t me = static_cast<size_t>(rank());
-    local_move_bytes(local_advance(to, done * item), theirs(call.root) + me * step * item, part(me, done));
+    move_bytes(advance(to, done * item), theirs(call.root) + me * step * item, part(me, done));
     done += step;
     ++round_;
   } while (done < most);
@@ -317,10 +307,10 @@ void LocalGroup::reduce_scatter(const Call& call, ConstParts from, void* to, Cou
   size_t done = 0;
   do {
     for (size_t k = 0; k < from.size(); ++k)
-      local_move_bytes(mine() + k * step * item, local_advance(from[k], done * item), part(k, done) * item);
+      move_bytes(mine() + k * step * item, advance(from[k], done * item), part(k, done) * item);
     meet(patience);
     for (size_t k = 0; k < sources.size(); ++k) sources[k] = theirs(static_cast<int>(k)) + me * step * item;
-    if (size_t n = part(me, done)) combine(local_advance(to, done * item), sources, n, call.dtype, call.reduction);
+    if (size_t n = part(me, done)) combine(advance(to, done * item), sources, n, call.dtype, call.reduction);
     done += step;
     ++round_;
   } while (done < most);
@@ -359,11 +349,10 @@ void LocalGroup::all_to_all(const Call& call, ConstParts from, Counts given, Par
   };
   for (size_t done = 0; done < static_cast<size_t>(most); done += step, ++round_) {
     for (size_t k = 0; k < size; ++k)
-      local_move_bytes(mine() + k * step * item, local_advance(from[k], done * item), part(given, k, done));
+      move_bytes(mine() + k * step * item, advance(from[k], done * item), part(given, k, done));
     segment_.barrier(patience);
     for (size_t k = 0; k < size; ++k)
-      local_move_bytes(local_advance(to[k], done * item), theirs(static_cast<int>(k)) + me * step * item,
-                       part(gotten, k, done));
+      move_bytes(advance(to[k], done * item), theirs(static_cast<int>(k)) + me * step * item, part(gotten, k, done));
   }
 }
 

@@ -13,11 +13,6 @@ constexpr size_t kDirectBytes = 64 * 1024;
 constexpr size_t kSocketsBlock = 256 * 1024; // bytes of one rank's share of a block
 constexpr size_t kAhead = 8;                 // blocks under way: ranks need not keep step
 
-const std::byte* sockets_advance(const void* p, size_t bytes) { return static_cast<const std::byte*>(p) + bytes; }
-std::byte* sockets_advance(void* p, size_t bytes) { return static_cast<std::byte*>(p) + bytes; }
-void sockets_move_bytes(void* to, const void* from, size_t bytes) {
-  if (bytes && to != from) std::memmove(to, from, bytes);
-}
 size_t bytes_of(DType t, int64_t count) { return static_cast<size_t>(count) * static_cast<size_t>(item_size(t)); }
 
 // Equal shares of a block, by rank: the last ones may be smaller or empty.
@@ -108,10 +103,8 @@ void SocketGroup::broadcast(const Call& call, void* data, int64_t count) {
   const Patience patience = begin(call, {&count, 1});
   const auto me = static_cast<size_t>(rank()), root = static_cast<size_t>(call.root), size = came_.size();
   const size_t total = bytes_of(call.dtype, count);
-  auto give = [&](size_t to, const Shares& s, size_t k) { flow(to).give(sockets_advance(data, s.at(k)), s.count(k)); };
-  auto get = [&](size_t from, const Shares& s, size_t k) {
-    flow(from).get(sockets_advance(data, s.at(k)), s.count(k));
-  };
+  auto give = [&](size_t to, const Shares& s, size_t k) { flow(to).give(advance(data, s.at(k)), s.count(k)); };
+  auto get = [&](size_t from, const Shares& s, size_t k) { flow(from).get(advance(data, s.at(k)), s.count(k)); };
   if (size <= 2 || total <= kDirectBytes) {
     const Shares all{0, total, total};
     if (me == root) for_others([&](size_t k) { give(k, all, 0); });
@@ -180,7 +173,7 @@ void SocketGroup::reduce_in_blocks(const Call& call, const void* from, void* to,
   auto room = [&](size_t b, size_t k) { return room_.data() + (b % kAhead * size + k) * kSocketsBlock; };
   auto ask = [&](size_t b) {
     for_others([&](size_t k) {
-      flow(k).give(sockets_advance(from, block(b).at(k) * item), block(b).count(k) * item);
+      flow(k).give(advance(from, block(b).at(k) * item), block(b).count(k) * item);
       flow(k).get(room(b, k), block(b).count(me) * item);
     });
     return marks();
@@ -191,11 +184,11 @@ void SocketGroup::reduce_in_blocks(const Call& call, const void* from, void* to,
     run(patience, come.front());
     come.pop_front();
     const Shares s = block(b);
-    std::byte* result = wanted ? sockets_advance(to, s.at(me) * item) : shares.data() + b * kSocketsBlock;
-    combine_share(call, sockets_advance(from, s.at(me) * item), result, s.count(me), room(b, 0), kSocketsBlock);
+    std::byte* result = wanted ? advance(to, s.at(me) * item) : shares.data() + b * kSocketsBlock;
+    combine_share(call, advance(from, s.at(me) * item), result, s.count(me), room(b, 0), kSocketsBlock);
     for_others([&](size_t k) {
       if (everywhere || k == root) flow(k).give(result, s.count(me) * item);
-      if (wanted) flow(k).get(sockets_advance(to, s.at(k) * item), s.count(k) * item);
+      if (wanted) flow(k).get(advance(to, s.at(k) * item), s.count(k) * item);
     });
     if (b + kAhead < blocks) come.push_back(ask(b + kAhead));
   }
@@ -230,7 +223,7 @@ void SocketGroup::all_gather(const Call& call, const void* from, Parts to, Count
     flow(k).get(to[k], bytes_of(call.dtype, counts[k]));
   });
   run(patience);
-  sockets_move_bytes(to[me], from, bytes_of(call.dtype, counts[me]));
+  move_bytes(to[me], from, bytes_of(call.dtype, counts[me]));
 }
 
 void SocketGroup::gather(const Call& call, const void* from, Parts to, Counts counts) {
@@ -243,7 +236,7 @@ void SocketGroup::gather(const Call& call, const void* from, Parts to, Counts co
     if (me == root) flow(k).get(to[k], bytes_of(call.dtype, counts[k]));
   });
   run(patience);
-  if (me == root) sockets_move_bytes(to[me], from, bytes_of(call.dtype, counts[me]));
+  if (me == root) move_bytes(to[me], from, bytes_of(call.dtype, counts[me]));
 }
 
 void SocketGroup::scatter(const Call& call, ConstParts from, void* to, Counts counts) {
@@ -256,7 +249,7 @@ void SocketGroup::scatter(const Call& call, ConstParts from, void* to, Counts co
     if (k == root) flow(k).get(to, bytes_of(call.dtype, counts[me]));
   });
   run(patience);
-  if (me == root) sockets_move_bytes(to, from[me], bytes_of(call.dtype, counts[me]));
+  if (me == root) move_bytes(to, from[me], bytes_of(call.dtype, counts[me]));
 }
 
 void SocketGroup::reduce_scatter(const Call& call, ConstParts from, void* to, Counts counts) {
@@ -276,7 +269,7 @@ void SocketGroup::reduce_scatter(const Call& call, ConstParts from, void* to, Co
   };
   auto ask = [&](size_t done) {
     for_others([&](size_t k) {
-      flow(k).give(sockets_advance(from[k], done * item), part(k, done) * item);
+      flow(k).give(advance(from[k], done * item), part(k, done) * item);
       flow(k).get(room(done, k), part(me, done) * item);
     });
     return marks();
@@ -288,8 +281,7 @@ void SocketGroup::reduce_scatter(const Call& call, ConstParts from, void* to, Co
     run(patience, come.front());
     come.pop_front();
     const size_t n = part(me, done);
-    combine_share(call, sockets_advance(from[me], done * item), sockets_advance(to, done * item), n, room(done, 0),
-                  kSocketsBlock);
+    combine_share(call, advance(from[me], done * item), advance(to, done * item), n, room(done, 0), kSocketsBlock);
     come.push_back(ask(done + kAhead * step));
   }
   run(patience);
@@ -313,7 +305,7 @@ void SocketGroup::all_to_all(const Call& call, ConstParts from, Counts given, Pa
   });
   run(patience);
   gotten_ = {};
-  sockets_move_bytes(to[me], from[me], bytes_of(call.dtype, given[me]));
+  move_bytes(to[me], from[me], bytes_of(call.dtype, given[me]));
 }
 
 void SocketGroup::send(const Call& call, const void* data, int64_t count, int to, int64_t tag) {
