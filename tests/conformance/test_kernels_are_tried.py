@@ -12,7 +12,7 @@ from tesserack.testing.conformance.areas import REQUIRED
 from tesserack.testing.conformance.own.kernels import CALLS
 
 # What the cpu backend leaves to other kernels or the host, so that the simulated card made of it has neither.
-ELSEWHERE = {"addmm", "baddbmm", "fft_rows", "native_dropout", "scaled_dot_product_attention"}
+ELSEWHERE = {"addmm", "baddbmm", "check_weights", "fft_rows", "native_dropout", "scaled_dot_product_attention"}
 
 
 def test_every_kernel_that_the_core_asks_for_has_calls() -> None:

@@ -176,6 +176,6 @@ def test_random_numbers_of_pytorch(tmp_path: Path) -> None:
     program.write_text("import torch\ntorch.manual_seed(0)\nprint([round(x, 4) for x in torch.rand(2).tolist()])\n")
     words = [sys.executable, "-m", "tesserack", "launch", "--nproc-per-node", "2", "--torch-random"]
     done = subprocess.run([*words, str(program)], capture_output=True, text=True, timeout=120)
-    assert done.stdout.splitlines() == ["[0.4963, 0.7682]"] * 2, done.stderr
+    assert done.stdout.count("[0.4963, 0.7682]") == 2, done.stderr  # of both ranks, at times in one line
     refused = subprocess.run([*words, "--no-torch", str(program)], capture_output=True, text=True, timeout=120)
     assert refused.returncode == 2 and "--torch-random goes with" in refused.stderr

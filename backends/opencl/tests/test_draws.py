@@ -58,23 +58,23 @@ def test_integers(span: tuple[int, int], skipped: int) -> None:
             assert ts.equal(*_on_both(draw, skipped)), (dtype, n)
 
 
-def test_categories_take_few_launches_and_one_wait() -> None:
-    """Weights that are refused are told apart only where there are any."""
+def test_categories_take_few_launches_and_no_wait() -> None:
+    """Weights that are refused are told at the next wait."""
     weights = ts.rand(4, 100, device="opencl")
     for refused in (-1.0, float("inf"), float("nan"), 0.0):
         wrong = weights.clone()
         wrong[2] = refused
         with pytest.raises(RuntimeError, match="sum of prob" if refused == 0 else "element < 0"):
-            ts.multinomial(wrong, 1)
+            ts.multinomial(wrong, 1).cpu()
     ts.multinomial(weights, 3)
     before = ts.opencl.kernel_statistics()["launches"]
     ts.multinomial(weights, 3)
-    assert ts.opencl.kernel_statistics()["launches"] - before <= 8
+    assert ts.opencl.kernel_statistics()["launches"] - before <= 5
 
 
 @pytest.mark.parametrize("sizes", [(1000,), (1, 1000), (50, 7)], ids=str)
 def test_one_category_of_each_row(sizes: tuple[int, ...]) -> None:
-    """It is the first of several, written to where it belongs, by half the launches where there is one row."""
+    """It is the first of several, written to where it belongs, by four launches."""
     weights, drawn = ts.rand(*sizes, device="opencl"), []
     out = ts.zeros(*sizes[:-1], 2, dtype=ts.int64, device="opencl")
     for draw in (
@@ -89,9 +89,9 @@ def test_one_category_of_each_row(sizes: tuple[int, ...]) -> None:
         wrong = weights.clone()
         wrong[..., 2] = refused
         with pytest.raises(RuntimeError, match="element < 0"):
-            ts.multinomial(wrong, 1)
+            ts.multinomial(wrong, 1).cpu()
     with pytest.raises(RuntimeError, match="sum of prob"):
-        ts.multinomial(weights * 0, 1)
+        ts.multinomial(weights * 0, 1).cpu()
     before = ts.opencl.kernel_statistics()["launches"]
     ts.multinomial(weights, 1)
-    assert ts.opencl.kernel_statistics()["launches"] - before <= (4 if sizes[0] in (1, 1000) else 6)
+    assert ts.opencl.kernel_statistics()["launches"] - before <= 4

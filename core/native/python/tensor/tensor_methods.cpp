@@ -22,8 +22,8 @@ Tensor unset_tensor(IntSpan sizes, Device device) {
   return t;
 }
 
-// Tensor(), Tensor(2, 3), Tensor([1, 2]): the historical constructor, of the default dtype. Tensor(tensor), of subclasses
-// too, is the same memory, with a part in the graph.
+// Tensor(), Tensor(2, 3), Tensor([1, 2]): the historical constructor, of the default dtype. Tensor(tensor), of
+// subclasses too, is the same memory, with a part in the graph.
 Tensor legacy(PyObject* args, Device device) {
   Py_ssize_t n = PyTuple_GET_SIZE(args);
   Scratch scratch;
@@ -54,8 +54,9 @@ PyObject* construct(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
     TS_CHECK_TYPE(
         !kwargs || type != TensorType || PyDict_GET_SIZE(kwargs) == (where ? 1 : 0),
         "Tensor(): got an unexpected keyword argument; use tesserack.tensor(data, dtype=..., requires_grad=...)");
-    TS_CHECK(!where || where == Py_None || PyTuple_GET_SIZE(args) != 1 || !is_tensor(PyTuple_GET_ITEM(args, 0)),
-             "Tensor(): a tensor is taken with the memory that it has: expected no device beside it; try as_tensor or to()");
+    TS_CHECK(
+        !where || where == Py_None || PyTuple_GET_SIZE(args) != 1 || !is_tensor(PyTuple_GET_ITEM(args, 0)),
+        "Tensor(): a tensor is taken with the memory that it has: expected no device beside it; try as_tensor or to()");
     Device device = where && where != Py_None ? expect_device(where, "Tensor") : default_device();
     Tensor made = legacy(args, device);
     mark_for(type, made);
