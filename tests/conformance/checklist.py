@@ -74,7 +74,12 @@ CHECKLIST: dict[str, dict[str, tuple[str, ...]]] = {
         "indices of more than 32 bits, and out of range": ("index32", "clamps"),
         "outputs with gaps": ("denseout",),
         "offsets of a sub-buffer": ("subbuffer",),
-        "operands that repeat: index, source, batches": ("denseindex", "firstsource", "firstbatch"),
+        "operands that repeat: index, source, batches, a second one between two dims": (
+            "denseindex",
+            "firstsource",
+            "firstbatch",
+            "middleonce",
+        ),
         "products into columns and between gaps": ("denseproduct",),
         "columns added to products": ("rowforcolumn",),
         "the last part of a tile, and of a chunk of rows": ("wholetiles", "wholechunks"),

@@ -34,6 +34,10 @@ PATHS: dict[str, Fault] = {
         "test_operands_that_lie_differently[float32]",
         "pointwise, select of float32 on thirdstrides: 7 x 11, contiguous, transposed and stepped: element",
     ),
+    "middleonce": form(
+        "test_operands_that_repeat[float32]",
+        r"pointwise, sub of float32 on middleonce: 3 x 5 x 7, the right one repeated along \(1,\): element",
+    ),
     "outputbyoutput": form(
         "test_outputs_that_are_operands",
         r"pointwise of float32 on outputbyoutput: step \d of SGD with momentum, 77 elements, contiguous: element",

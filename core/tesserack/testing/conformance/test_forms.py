@@ -168,6 +168,24 @@ def test_operands_that_lie_differently(dtype: str, card: Card, record: Record) -
         expect(found, a + b * c, f"pointwise, addcmul of {dtype}", what, card)
 
 
+@pytest.mark.parametrize("dtype", ("float32", "int64"))
+def test_operands_that_repeat(dtype: str, card: Card, record: Record) -> None:
+    """Each of two operands is repeated along each choice of dims: their strides there are zero, the others' are not."""
+    record.case(op="pointwise", dtype=dtype, direction="forms")
+    card.needs(dtype)
+    sizes = (3, 5, 7)
+    whole = (np.arange(105) % 17).astype(dtype).reshape(sizes)
+    x = made(whole, dtype, card)
+    for dims in (dims for count in (1, 2) for dims in itertools.combinations(range(3), count)):
+        few = tuple(1 if d in dims else n for d, n in enumerate(sizes))
+        part = (np.arange(np.prod(few)) * 3 % 11).astype(dtype).reshape(few)
+        y = made(part, dtype, card)
+        for side, found, wanted in (("right", x - y, whole - part), ("left", y - x, part - whole)):
+            expect(
+                found, wanted, f"pointwise, sub of {dtype}", f"3 x 5 x 7, the {side} one repeated along {dims}", card
+            )
+
+
 @pytest.mark.parametrize("dtype", ("float32", "float16"))
 def test_square_products(dtype: str, card: Card, record: Record) -> None:
     """Whose sizes do not tell a matrix from its transpose: the strides do."""
