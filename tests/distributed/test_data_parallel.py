@@ -134,6 +134,11 @@ def test_collectives_are_seen_by_the_profiler(alone: Any) -> None:
     assert found == [("all_reduce", True, [[3, 4]]), ("all_gather", True, [[2]]), ("all_to_all", True, [[5]])]
 
 
+def test_reductions_go_on_beside_backward(launch: Any, tmp_path: Path) -> None:
+    done = launch("overlapping.py", 2, tmp_path, variables={"TESSERACK_COMM": "tcp"})
+    assert done.returncode == 0 and done.stdout.count("OVERLAPPED") == 2, done.stdout + done.stderr[-3000:]
+
+
 def test_debug_levels_are_those_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     before = ts.distributed.get_debug_level()
     try:
