@@ -17,10 +17,12 @@ namespace {
 
 constexpr int kSums = 32; // words, so that their chains keep all units busy
 constexpr int64_t kStripe = kSums * 8, kStripesBetween = 8;
-constexpr int64_t kLine = 64, kAhead = 2048; // bytes; what is asked for before its turn
+constexpr int kShift = 8;                                           // words from a stripe's keys to those of the next
+constexpr int kStripeKeys = kSums + kShift * (kStripesBetween - 1); // of all stripes between two scrambles
+constexpr int64_t kLine = 64, kAhead = 2048;                        // bytes; what is asked for before its turn
 
-struct Keys {
-  uint64_t word[2 * kSums];
+struct alignas(64) Keys {
+  uint64_t word[kStripeKeys + kSums];
 };
 // Odd numbers without a pattern, by splitmix64 (Steele et al. 2014).
 constexpr Keys make_keys() {
@@ -76,10 +78,12 @@ public:
   Sums() {
     for (int i = 0; i < kRegisters; ++i) sums_[i] = load(kKeys.word + i * kWords);
   }
-  void add_stripe(const unsigned char* at) {
+  // Each of the stripes between two scrambles by keys of its own: by the same ones their order would not count.
+  void add_stripe(const unsigned char* at, int64_t stripe) {
+    const uint64_t* const keys = kKeys.word + stripe * kShift;
 #pragma GCC unroll 16
     for (int i = 0; i < kRegisters; ++i) {
-      const Words words = load(at + i * sizeof(Words)), mixed = words ^ load(kKeys.word + i * kWords);
+      const Words words = load(at + i * sizeof(Words)), mixed = words ^ load(keys + i * kWords);
       sums_[i] += swap_neighbours(words, std::make_index_sequence<kWords>()) + multiply(mixed, mixed >> 32);
     }
   }
@@ -87,7 +91,7 @@ public:
     const Words factor = Words{} + 0x9E3779B1u;
 #pragma GCC unroll 16
     for (int i = 0; i < kRegisters; ++i) {
-      const Words z = sums_[i] ^ (sums_[i] >> 47) ^ load(kKeys.word + kSums + i * kWords);
+      const Words z = sums_[i] ^ (sums_[i] >> 47) ^ load(kKeys.word + kStripeKeys + i * kWords);
       sums_[i] = multiply(z, factor) + (multiply(z >> 32, factor) << 32);
     }
   }
@@ -100,7 +104,7 @@ private:
 uint64_t finish(const uint64_t (&sums)[kSums], uint64_t start, int shift) {
   uint64_t h = start;
   for (int i = 0; i < kSums; ++i) {
-    h = (h ^ (sums[i] + kKeys.word[(i + shift) % (2 * kSums)])) * 0x9E3779B97F4A7C15u;
+    h = (h ^ (sums[i] + kKeys.word[i + shift])) * 0x9E3779B97F4A7C15u;
     h ^= h >> 29;
   }
   h *= 0xBF58476D1CE4E5B9u;
@@ -118,15 +122,15 @@ Fingerprint fingerprint(const void* data, int64_t bytes) {
       const unsigned char* const from = at + i + stripe * kStripe;
 #pragma GCC unroll 4
       for (int64_t line = 0; line < kStripe; line += kLine) __builtin_prefetch(from + kAhead + line);
-      sums.add_stripe(from);
+      sums.add_stripe(from, stripe);
     }
     sums.scramble();
   }
-  for (; i + kStripe <= bytes; i += kStripe) sums.add_stripe(at + i);
+  for (int64_t stripe = 0; i + kStripe <= bytes; i += kStripe) sums.add_stripe(at + i, stripe++);
   unsigned char rest[kStripe] = {};
   std::memcpy(rest, at + i, static_cast<size_t>(bytes - i));
   sums.scramble();
-  sums.add_stripe(rest);
+  sums.add_stripe(rest, 0);
   sums.scramble();
   uint64_t words[kSums];
   sums.read(words);

@@ -184,6 +184,19 @@ def test_channels_last_weight_and_mixed_layouts() -> None:
     check(strided, want)
 
 
+def test_weights_of_a_single_one() -> None:
+    """Each at another place of the weight, some times: none is taken for an earlier one."""
+    ts = pytest.importorskip("tesserack")
+    x = ts.randn(5, 6, 12, 12)
+    weights = ts.eye(2400)[:300].reshape(300, 16, 6, 5, 5)
+    patches = ts.nn.functional.unfold(x, 5).reshape(5, 150, 8, 8)
+    for weight in [*range(300)] * 3:
+        out, at = divmod(weight, 150)
+        want = ts.zeros(5, 16, 8, 8)
+        want[:, out] = patches[:, at]
+        assert ts.equal(ts.nn.functional.conv2d(x, weights[weight]), want), weight
+
+
 @pytest.mark.parametrize("channels_last", [False, True])
 def test_weights_that_are_kept_and_change(channels_last: bool, rng: np.random.Generator) -> None:
     """Few results for every weight: what was made of it is kept, until its contents are others, in place."""

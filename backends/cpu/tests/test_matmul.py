@@ -272,6 +272,23 @@ def test_first_and_later_uses_of_a_weight_have_the_same_bits(m: int, n: int, k: 
         ts.set_num_threads(before)
 
 
+@pytest.mark.parametrize("apart", [1, 2, 7, 8, 16, 63])
+def test_weights_whose_rows_change_places(apart: int) -> None:
+    """The order of what is in a weight counts: rows of 64 are what is read between two of its sums."""
+    ts = pytest.importorskip("tesserack")
+    x, weight = ts.randn(64, 64), ts.randn(64, 64)
+    want = x.double() @ weight.double().T
+    for _ in range(4):  # what was made of it is kept from some use on
+        ts.testing.assert_close(ts.nn.functional.linear(x, weight).double(), want, rtol=0, atol=1e-4)
+    for row in range(64 - apart):
+        order = ts.arange(64)
+        order[row], order[row + apart] = row + apart, row
+        weight.copy_(weight[order])
+        want = want[:, order]
+        got = ts.nn.functional.linear(x, weight)
+        ts.testing.assert_close(got.double(), want, rtol=0, atol=1e-4, msg=lambda text, row=row: f"row {row}: {text}")
+
+
 @pytest.mark.parametrize("dtype", [*INTEGERS, np.dtype(bool), np.dtype("f2"), BFLOAT16], ids=str)
 @pytest.mark.parametrize(
     "shape", [(1, 1, 7), (1, 1, 1500), (1, 9, 70), (9, 1, 70), (1, 600, 3), (1, 1, 0), (600, 1, 0)]
