@@ -23,6 +23,13 @@ CASES: dict[str, Case] = {
     "addcmul": (ts.addcmul, [(2, 2), (2, 2), (2,)]),
     "lerp": (ts.lerp, [(2, 2), (2,), (2, 2)]),
     "conv1d": (F.conv1d, [(2, 2, 4), (2, 2, 2), (2,)]),
+    "conv1d of one": (F.conv1d, [(2, 4), (2, 2, 2), (2,)]),
+    "conv1d of the same length": (lambda x, w: F.conv1d(x, w, padding="same"), [(2, 2, 4), (2, 2, 3)]),
+    "conv2d": (
+        lambda x, w, b: F.conv2d(x, w, b, 2, (1, 0), 1, 2),
+        [(2, 4, 5, 5), (6, 2, 3, 3), (6,)],
+    ),
+    "conv3d": (lambda x, w, b: F.conv3d(x, w, bias=b, groups=2), [(4, 3, 3, 3), (2, 2, 2, 2, 2), (2,)]),
     "conv_transpose1d": (F.conv_transpose1d, [(2, 2, 4), (2, 2, 2), (2,)]),
     "layer_norm": (lambda x, w, b: F.layer_norm(x, (2,), w, b), [(2, 2), (2,), (2,)]),
     "group_norm": (lambda x, w, b: F.group_norm(x, 2, w, b), [(2, 2, 2), (2,), (2,)]),
@@ -55,3 +62,26 @@ def test_any_of_the_arguments_has_entries(name: str) -> None:
         np.testing.assert_allclose(
             ts.vmap(function, dims)(*given).numpy(), ts.stack(entries).numpy(), rtol=1e-9, atol=1e-12, err_msg=str(dims)
         )
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+def test_weights_of_each_entry_convolve_at_once(groups: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With their gradients, as an ensemble has them, and as a gradient for each sample has."""
+    monkeypatch.setattr("tesserack.func._batched.Fallback.enabled", False)
+    numbers = np.random.default_rng(3)
+    images = ts.tensor(numbers.random((5, 3, 4, 6, 6)))
+    weights, biases = ts.tensor(numbers.random((5, 2, 4 // groups, 3, 3))), ts.tensor(numbers.random((5, 2)))
+
+    def loss(weight: Any, bias: Any, image: Any) -> Any:
+        return F.conv2d(image, weight, bias, padding=1, groups=groups).sin().sum()
+
+    gradients = ts.func.grad(loss, (0, 1, 2))
+    for dims in itertools.product((None, 0), repeat=3):
+        if not any(dim == 0 for dim in dims):
+            continue
+        given = [x[0] if dim is None else x for x, dim in zip((weights, biases, images), dims, strict=True)]
+        found = ts.vmap(gradients, dims)(*given)
+        for k in range(5):
+            entry = [x if dim is None else x[k] for x, dim in zip(given, dims, strict=True)]
+            for got, want in zip(found, gradients(*entry), strict=True):
+                ts.testing.assert_close(got[k], want)

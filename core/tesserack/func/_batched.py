@@ -329,6 +329,11 @@ def _picked(level: int, k: int) -> Callable[[Any], Any]:
     return lambda x: x.value.select(0, k) if _is_batched(x) and x.level == level else x
 
 
+def _apart(level: int) -> Callable[[Any], Any]:
+    """The entries of a batched tensor, views that go backward together; None for what all share."""
+    return lambda x: x.value.unbind(0) if _is_batched(x) and x.level == level else None
+
+
 def _each(func: Any, level: int, count: int, args: Any, kwargs: Any, state: Whole | None, *, same: bool = False) -> Any:
     """The function on one entry after another, and the results joined; what draws may have to draw the same for all."""
     _announce(func)
@@ -337,10 +342,13 @@ def _each(func: Any, level: int, count: int, args: Any, kwargs: Any, state: Whol
     same = same and level <= len(batching) and batching[level - 1].randomness == "same"
     device = next(bottom(x).device for x in tree_flatten((args, kwargs))[0] if _is_batched(x)) if same else None
     before = ts.get_rng_state(device) if same else None
+    given, given_spec = tree_flatten((args, kwargs))
+    parts_of = list(map(_apart(level), given))
     for k in range(count):
         if before is not None:
             ts.set_rng_state(before, device)
-        here, here_kwargs = tree_map(_picked(level, k), (args, kwargs))
+        picked = [x if apart is None else apart[k] for x, apart in zip(given, parts_of, strict=True)]
+        here, here_kwargs = tree_unflatten(picked, given_spec)
         flat, spec = tree_flatten(func(*here, **here_kwargs))
         if k == 0 and state is not None:
             sources = {_memory(x) for x in tree_flatten((here, here_kwargs))[0] if isinstance(x, Tensor)}

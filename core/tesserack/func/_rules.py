@@ -284,6 +284,47 @@ def _images(name: str, dims: int, x: Any, *args: Any, **kwargs: Any) -> Batched:
     return Batched(found.unflatten(0, tuple(x.value.shape[:2])))
 
 
+def _convolution(
+    name: str, dims: int, input: Any, weight: Any, bias: Any = None,
+    stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1,
+) -> Batched:  # fmt: skip
+    """By weights that are the same for every entry, or of every entry's own."""
+    how = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
+    if _batched(weight):
+        return _convolution_by_own(name, dims, input, weight, bias, how)
+    shared = None if _batched(bias) else bias
+    made: Any = _images(name, dims, input, weight, shared, **how) if _batched(input) else None
+    if shared is bias:
+        return Batched(made.value)
+    channels = Batched(bias.value.reshape(*bias.value.shape, *(1,) * dims))
+    return _elementwise("add", (operators()[name](input, weight, **how) if made is None else made, channels), {})
+
+
+def _convolution_by_own(name: str, dims: int, input: Any, weight: Any, bias: Any, how: dict[str, Any]) -> Batched:
+    """The weights of all entries are further channels, in groups of their own where the images are an entry's too."""
+    groups, (count, out) = how["groups"], weight.value.shape[:2]
+    fits = input.ndim in (dims + 1, dims + 2) and weight.ndim == dims + 2 and groups > 0 and out % groups == 0
+    if not fits or input.shape[-dims - 1] != groups * weight.shape[1] or (bias is not None and bias.shape != (out,)):
+        raise Unbatchable(name)  # which the operator refuses
+    x, filters, beside = input, weight.value, bias
+    if bias is not None:
+        beside = bias.value if _batched(bias) else bias.expand(count, out)
+    if _batched(input):
+        x, how = input.value.movedim(0, -dims - 2).flatten(-dims - 2, -dims - 1), how | {"groups": groups * count}
+        sizes: tuple[int, ...] = (count, out)
+    else:  # each group of the image's channels meets its filters of all entries
+        sizes = (groups, count, out // groups)
+        filters, beside = (
+            None if v is None else v.unflatten(1, (groups, -1)).transpose(0, 1) for v in (filters, beside)
+        )
+    lead = len(sizes)
+    beside = None if beside is None else beside.flatten()
+    found = operators()[name](x, filters.flatten(0, lead - 1), beside, **how).unflatten(-dims - 1, sizes)
+    if lead == 3:
+        found = found.transpose(-dims - 3, -dims - 2).flatten(-dims - 2, -dims - 1)
+    return Batched(found.movedim(-dims - 2, 0))
+
+
 def _affine(x: Batched, weight: Any, bias: Any) -> Batched:
     """Times a weight, plus a bias, of each channel, dim 1 of every entry."""
     for name, vector in (("mul", weight), ("add", bias)):
@@ -432,7 +473,8 @@ _RULES: dict[str, Callable[..., Any]] = {
     "rms_norm": functools.partial(_fixed, "rms_norm"),
     **{name: functools.partial(_samples, name) for name in ("group_norm", "instance_norm")},
     "batch_norm": _batch_norm,
-    **{f"conv{d}d": functools.partial(_images, f"conv{d}d", d) for d in (1, 2, 3)},
+    **{f"conv{d}d": functools.partial(_convolution, f"conv{d}d", d) for d in (1, 2, 3)},
+    **{f"conv_transpose{d}d": functools.partial(_images, f"conv_transpose{d}d", d) for d in (1, 2, 3)},
     **{f"{kind}_pool2d": functools.partial(_images, f"{kind}_pool2d", 2) for kind in ("max", "avg", "adaptive_avg")},
     "permute": lambda x, *dims: _permuted(x, _sizes(dims)),
     "reshape": _reshape,
