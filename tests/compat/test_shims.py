@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gzip
 import json
+import sys
 import threading
+import types
 from collections import OrderedDict, namedtuple
 
 import pytest
@@ -140,6 +142,18 @@ def test_hub_downloads_and_keeps(tmp_path):
     with pytest.raises(RuntimeError, match="invalid hash"):
         hub.download_url_to_file(url, str(tmp_path / "copy"), hash_prefix="0000000000")
     assert not (tmp_path / "copy").exists()
+
+
+def test_model_zoo_has_the_bar_that_programs_take_from_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    from tesserack.utils import model_zoo
+
+    assert model_zoo.load_url is hub.load_state_dict_from_url
+    bar = type("tqdm", (), {})
+    monkeypatch.setitem(sys.modules, "tqdm", types.SimpleNamespace(tqdm=bar, __spec__=object()))
+    assert model_zoo.tqdm is bar
+    monkeypatch.setitem(sys.modules, "tqdm", None)
+    with pytest.raises((AttributeError, ImportError)):
+        _ = model_zoo.tqdm
 
 
 # --- scripting, futures, trees, timing ------------------------------------------------------------------------------
