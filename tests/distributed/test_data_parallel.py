@@ -19,7 +19,7 @@ def test_ranks_follow_one_process_on_the_whole_batch(launch: Any, ranks: int) ->
 
 @pytest.mark.parametrize("ranks", [2, 3])
 def test_gradients_in_the_memory_of_buckets_are_those_of_plain_modules(launch: Any, ranks: int) -> None:
-    done = launch("homes.py", ranks)
+    done = launch("buckets/homes.py", ranks)
     assert done.returncode == 0 and done.stdout.count("same gradients") == ranks, done.stderr[-3000:]
 
 
@@ -135,7 +135,7 @@ def test_collectives_are_seen_by_the_profiler(alone: Any) -> None:
 
 
 def test_reductions_go_on_beside_backward(launch: Any, tmp_path: Path) -> None:
-    done = launch("overlapping.py", 2, tmp_path, variables={"TESSERACK_COMM": "tcp"})
+    done = launch("buckets/overlapping.py", 2, tmp_path, variables={"TESSERACK_COMM": "tcp"})
     assert done.returncode == 0 and done.stdout.count("OVERLAPPED") == 2, done.stdout + done.stderr[-3000:]
 
 
