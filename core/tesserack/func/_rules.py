@@ -11,7 +11,9 @@ import tesserack as ts
 from tesserack import Tensor, _native
 from tesserack.autograd.function import batching
 from tesserack.func import _draws
+from tesserack.func._aligned import elementwise, is_batched, many_values, padded, rank_of, refuse
 from tesserack.func._batched import Batched, Unbatchable, bottom, rewrapped
+from tesserack.func._layers import LAYERS
 from tesserack.ops.registry import operators, said
 from tesserack.utils._pytree import tree_map
 
@@ -24,14 +26,6 @@ _LIKE = {"clone", "detach", "contiguous", "zeros_like", "ones_like", "full_like"
 _COMPOSITE_VIEWS = {"chunk", "dsplit", "expand_as", "hsplit", "moveaxis", "movedim", "narrow", "ravel", "reshape_as",
                     "tensor_split", "unflatten", "view_as", "vsplit"}  # fmt: skip
 _WRITES = {"copy_", "fill_", "zero_", "masked_fill_", "clamp_", "clip_", "pow_"}
-
-
-def _refuse(name: str) -> Any:
-    raise Unbatchable(name)
-
-
-def _batched(x: Any) -> bool:
-    return type(x) is Batched
 
 
 @functools.cache
@@ -67,13 +61,13 @@ def by_name(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 def _as_template(x: Any) -> Any:
     """What a view takes the shape of."""
-    return bottom(x).detach()[(0,) * (bottom(x).ndim - x.ndim)] if _batched(x) else x
+    return bottom(x).detach()[(0,) * (bottom(x).ndim - x.ndim)] if is_batched(x) else x
 
 
 def _viewed(name: str, x: Any, *args: Any, **kwargs: Any) -> Any:
     """A view of every entry: where one of the first lies in it, that of another lies in the other."""
-    if not _batched(x):
-        like = next(v for v in (*args, *kwargs.values()) if _batched(v))
+    if not is_batched(x):
+        like = next(v for v in (*args, *kwargs.values()) if is_batched(v))
         x = Batched(x.expand((like.value.shape[0], *x.shape)), like.level)
     whole, hidden = bottom(x), bottom(x).ndim - x.ndim
     if not all(whole.shape[:hidden]) or whole.layout is not ts.strided or whole.is_conj() or whole.is_neg():
@@ -102,14 +96,14 @@ def _by_rule(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if rule is not None:
         return rule(*args, **kwargs)
     if name in _pointwise():
-        return _elementwise(name, args, kwargs)
+        return elementwise(name, args, kwargs)
     if name in _with_dims(many=True):
         return _reduced(name, *args, **kwargs)
     if name in _with_dims(many=False):
         return _along(name, *args, **kwargs)
     if name in _LIKE or name in said("cast"):
         x, *rest = args
-        if not _batched(x) or any(isinstance(v, Tensor) for v in (*rest, *kwargs.values())):
+        if not is_batched(x) or any(isinstance(v, Tensor) for v in (*rest, *kwargs.values())):
             raise Unbatchable(name)
         return Batched(operators()[name](x.value, *rest, **kwargs))
     raise Unbatchable(name)
@@ -143,13 +137,13 @@ def written(func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any])
             return True
     elif name not in _WRITES and name.removesuffix("_") not in _pointwise():
         return False
-    if _many_values(name, args, kwargs):
+    if many_values(name, args, kwargs):
         return False
     others = [x for x in (*args[1:], *kwargs.values()) if isinstance(x, Tensor)]
     if any(x.ndim > target.ndim or (not x.ndim and x.dtype is not target.dtype) for x in others):
         return False
-    rest = [_padded(x, target.ndim) for x in args[1:]]
-    func(target.value, *rest, **{key: _padded(x, target.ndim) for key, x in kwargs.items()})
+    rest = [padded(x, target.ndim) for x in args[1:]]
+    func(target.value, *rest, **{key: padded(x, target.ndim) for key, x in kwargs.items()})
     return True
 
 
@@ -158,36 +152,7 @@ def _item(x: Any, index: Any) -> Batched:
     for item in index:
         if not (isinstance(item, (slice, int)) or item is None or item is Ellipsis) or isinstance(item, bool):
             raise Unbatchable("an index that is a tensor or a list")
-    return Batched(x.value[(slice(None), *index)]) if _batched(x) else _refuse("an index into what all share")
-
-
-def _many_values(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Whether it fills with one value for each entry, of which the operator takes one alone."""
-    return name.startswith("masked_fill") and any(map(_batched, (*args[2:], kwargs.get("value"))))
-
-
-def _rank(x: Any) -> int:
-    return int(x.ndim)
-
-
-def _padded(x: Any, rank: int) -> Any:
-    """The tensor of an operand, with dims of size 1 behind the hidden one, to meet others of ``rank`` dims."""
-    if not _batched(x) or x.ndim == rank:
-        return x.value if _batched(x) else x
-    return x.value.reshape((x.value.shape[0], *(1,) * (rank - x.ndim), *x.shape))
-
-
-def _elementwise(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Batched:
-    tensors = [x for x in (*args, *kwargs.values()) if isinstance(x, Tensor)]
-    if _many_values(name, args, kwargs):
-        raise Unbatchable("masked_fill with a value for each entry")
-    ranks = {_rank(x) for x in tensors}
-    # A tensor without dims gives way to others in promotion; with the hidden dim it would not.
-    if 0 in ranks and len({x.dtype for x in tensors}) > 1:
-        raise Unbatchable(f"{name} of a 0-d tensor beside another dtype")
-    rank = max(ranks)
-    moved = [_padded(x, rank) for x in args]
-    return Batched(operators()[name](*moved, **{key: _padded(x, rank) for key, x in kwargs.items()}))
+    return Batched(x.value[(slice(None), *index)]) if is_batched(x) else refuse("an index into what all share")
 
 
 def _dim(x: Batched, dim: int) -> int:
@@ -204,7 +169,7 @@ def _wrapped(result: Any) -> Any:
 
 
 def _reduced(name: str, x: Any, dim: Any = None, *args: Any, **kwargs: Any) -> Any:
-    if not _batched(x) or isinstance(dim, bool) or any(_batched(v) for v in args):
+    if not is_batched(x) or isinstance(dim, bool) or any(is_batched(v) for v in args):
         raise Unbatchable(name)
     if not x.ndim or 0 in x.shape:
         raise Unbatchable(f"{name} of entries without dims or elements")
@@ -213,7 +178,7 @@ def _reduced(name: str, x: Any, dim: Any = None, *args: Any, **kwargs: Any) -> A
 
 
 def _along(name: str, x: Any, dim: Any = None, *args: Any, **kwargs: Any) -> Any:
-    if not _batched(x) or not x.ndim:
+    if not is_batched(x) or not x.ndim:
         raise Unbatchable(name)
     if dim is None:
         if name not in ("argmax", "argmin") or args or kwargs:
@@ -224,149 +189,47 @@ def _along(name: str, x: Any, dim: Any = None, *args: Any, **kwargs: Any) -> Any
 
 def _extreme(name: str, x: Any, dim: Any = None, keepdim: bool = False) -> Any:
     if isinstance(dim, Tensor):
-        return _elementwise("maximum" if name == "max" else "minimum", (x, dim), {})
+        return elementwise("maximum" if name == "max" else "minimum", (x, dim), {})
     if dim is None:
         return _reduced("a" + name, x)
-    return _wrapped(operators()[name](x.value, _dim(x, dim), keepdim)) if x.ndim else _refuse(name)
+    return _wrapped(operators()[name](x.value, _dim(x, dim), keepdim)) if x.ndim else refuse(name)
 
 
 def _product(x: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Batched:
     if dim is None:
-        return Batched(x.value.flatten(1).prod(1, dtype=dtype)) if x.ndim else _refuse("prod")
-    return Batched(x.value.prod(_dim(x, dim), keepdim, dtype=dtype)) if x.ndim else _refuse("prod")
+        return Batched(x.value.flatten(1).prod(1, dtype=dtype)) if x.ndim else refuse("prod")
+    return Batched(x.value.prod(_dim(x, dim), keepdim, dtype=dtype)) if x.ndim else refuse("prod")
 
 
 def _matmul(a: Any, b: Any) -> Batched:
-    rows, columns = _rank(a) == 1, _rank(b) == 1
-    if not _rank(a) or not _rank(b):
+    rows, columns = rank_of(a) == 1, rank_of(b) == 1
+    if not rank_of(a) or not rank_of(b):
         raise Unbatchable("matmul of tensors without dims")
     if rows:
-        a = Batched(a.value.unsqueeze(-2)) if _batched(a) else a.unsqueeze(-2)
+        a = Batched(a.value.unsqueeze(-2)) if is_batched(a) else a.unsqueeze(-2)
     if columns:
-        b = Batched(b.value.unsqueeze(-1)) if _batched(b) else b.unsqueeze(-1)
-    rank = max(_rank(a), _rank(b))
-    found = ts.matmul(_padded(a, rank), _padded(b, rank))
+        b = Batched(b.value.unsqueeze(-1)) if is_batched(b) else b.unsqueeze(-1)
+    rank = max(rank_of(a), rank_of(b))
+    found = ts.matmul(padded(a, rank), padded(b, rank))
     found = found.squeeze(-1) if columns else found
     return Batched(found.squeeze(-1 if columns else -2) if rows else found)
 
 
 def _of_ranks(*ranks: int) -> Callable[[Any, Any], Batched]:
     def product(a: Any, b: Any) -> Batched:
-        return _matmul(a, b) if (_rank(a), _rank(b)) == ranks else _refuse("a product")
+        return _matmul(a, b) if (rank_of(a), rank_of(b)) == ranks else refuse("a product")
 
     return product
 
 
 def _linear(x: Any, weight: Any, bias: Any = None) -> Batched:
-    if _batched(x) and x.ndim and not _batched(weight) and not _batched(bias):
+    if is_batched(x) and x.ndim and not is_batched(weight) and not is_batched(bias):
         return Batched(ts.nn.functional.linear(x.value, weight, bias))
-    turned: Any = Batched(weight.value.transpose(-1, -2)) if _batched(weight) else weight.transpose(-1, -2)
-    if _rank(weight) != 2:
+    turned: Any = Batched(weight.value.transpose(-1, -2)) if is_batched(weight) else weight.transpose(-1, -2)
+    if rank_of(weight) != 2:
         raise Unbatchable("linear by a vector")
-    made: Any = _matmul(x, turned) if _batched(x) or _batched(weight) else ts.matmul(x, turned)
-    return made if bias is None else _elementwise("add", (made, bias), {})
-
-
-def _fixed(name: str, x: Any, *args: Any, **kwargs: Any) -> Batched:
-    """Over the last dims by parameters that are the same for every entry."""
-    if not _batched(x) or any(_batched(v) for v in (*args, *kwargs.values())):
-        raise Unbatchable(name)
-    return Batched(operators()[name](x.value, *args, **kwargs))
-
-
-def _images(name: str, dims: int, x: Any, *args: Any, **kwargs: Any) -> Batched:
-    """A layer of images (N, C, ...) or (C, ...) by parameters that are the same for every entry."""
-    if not _batched(x) or any(_batched(v) for v in (*args, *kwargs.values())):
-        raise Unbatchable(name)
-    if x.ndim == dims + 1:
-        return Batched(operators()[name](x.value, *args, **kwargs))
-    found = operators()[name](x.value.flatten(0, 1), *args, **kwargs) if x.ndim == dims + 2 else _refuse(name)
-    return Batched(found.unflatten(0, tuple(x.value.shape[:2])))
-
-
-def _convolution(
-    name: str, dims: int, input: Any, weight: Any, bias: Any = None,
-    stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1,
-) -> Batched:  # fmt: skip
-    """By weights that are the same for every entry, or of every entry's own."""
-    how = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
-    if _batched(weight):
-        return _convolution_by_own(name, dims, input, weight, bias, how)
-    shared = None if _batched(bias) else bias
-    made: Any = _images(name, dims, input, weight, shared, **how) if _batched(input) else None
-    if shared is bias:
-        return Batched(made.value)
-    channels = Batched(bias.value.reshape(*bias.value.shape, *(1,) * dims))
-    return _elementwise("add", (operators()[name](input, weight, **how) if made is None else made, channels), {})
-
-
-def _convolution_by_own(name: str, dims: int, input: Any, weight: Any, bias: Any, how: dict[str, Any]) -> Batched:
-    """The weights of all entries are further channels, in groups of their own where the images are an entry's too."""
-    groups, (count, out) = how["groups"], weight.value.shape[:2]
-    fits = input.ndim in (dims + 1, dims + 2) and weight.ndim == dims + 2 and groups > 0 and out % groups == 0
-    if not fits or input.shape[-dims - 1] != groups * weight.shape[1] or (bias is not None and bias.shape != (out,)):
-        raise Unbatchable(name)  # which the operator refuses
-    x, filters, beside = input, weight.value, bias
-    if bias is not None:
-        beside = bias.value if _batched(bias) else bias.expand(count, out)
-    if _batched(input):
-        x, how = input.value.movedim(0, -dims - 2).flatten(-dims - 2, -dims - 1), how | {"groups": groups * count}
-        sizes: tuple[int, ...] = (count, out)
-    else:  # each group of the image's channels meets its filters of all entries
-        sizes = (groups, count, out // groups)
-        filters, beside = (
-            None if v is None else v.unflatten(1, (groups, -1)).transpose(0, 1) for v in (filters, beside)
-        )
-    lead = len(sizes)
-    beside = None if beside is None else beside.flatten()
-    found = operators()[name](x, filters.flatten(0, lead - 1), beside, **how).unflatten(-dims - 1, sizes)
-    if lead == 3:
-        found = found.transpose(-dims - 3, -dims - 2).flatten(-dims - 2, -dims - 1)
-    return Batched(found.movedim(-dims - 2, 0))
-
-
-def _affine(x: Batched, weight: Any, bias: Any) -> Batched:
-    """Times a weight, plus a bias, of each channel, dim 1 of every entry."""
-    for name, vector in (("mul", weight), ("add", bias)):
-        if vector is not None:
-            shape = (-1, *(1 for _ in range(x.ndim - 2)))
-            beside = (
-                Batched(vector.value.reshape(len(vector.value), *shape)) if _batched(vector) else vector.view(shape)
-            )
-            x = _elementwise(name, (x, beside), {})
-    return x
-
-
-def _batch_norm(
-    input: Any, running_mean: Any = None, running_var: Any = None, weight: Any = None, bias: Any = None,
-    training: bool = False, momentum: float = 0.1, eps: float = 1e-5,
-) -> Batched:  # fmt: skip
-    """By statistics that are the same for every entry, or of every entry's own: then its channels are further ones."""
-    if input.ndim < 2:
-        raise Unbatchable("batch_norm")  # which the operator refuses
-    norm, statistics = operators()["batch_norm"], (running_mean, running_var)
-    if not _batched(input):
-        if any(_batched(s) for s in statistics):
-            raise Unbatchable("batch_norm")
-        made = norm(input, *statistics, None, None, training, momentum, eps)
-        return _affine(
-            Batched(made.expand(len((weight if _batched(weight) else bias).value), *made.shape)), weight, bias
-        )
-    x = input.value
-    if not training and not any(_batched(v) for v in (*statistics, weight, bias)):
-        return Batched(norm(x.flatten(0, 1), *statistics, weight, bias, False, momentum, eps).unflatten(0, x.shape[:2]))
-    if any(s is not None and not (_batched(s) and s.value.is_contiguous()) for s in statistics):
-        raise Unbatchable("batch_norm")  # what is not contiguous would be written to as a copy
-    given = [None if s is None else s.value.view(-1) for s in statistics]
-    made = norm(x.movedim(0, 1).flatten(1, 2), *given, None, None, training, momentum, eps)
-    return _affine(Batched(made.unflatten(1, (x.shape[0], x.shape[2])).movedim(1, 0)), weight, bias)
-
-
-def _samples(name: str, x: Any, *args: Any, **kwargs: Any) -> Batched:
-    """What does the same to every sample, by parameters that are the same for every entry: more samples."""
-    if not _batched(x) or x.ndim < 2 or any(_batched(v) for v in (*args, *kwargs.values())):
-        raise Unbatchable(name)
-    return Batched(operators()[name](x.value.flatten(0, 1), *args, **kwargs).unflatten(0, x.value.shape[:2]))
+    made: Any = _matmul(x, turned) if is_batched(x) or is_batched(weight) else ts.matmul(x, turned)
+    return made if bias is None else elementwise("add", (made, bias), {})
 
 
 def _permuted(x: Batched, dims: Any) -> Batched:
@@ -391,11 +254,11 @@ def _view(x: Any, *sizes: Any) -> Batched:
 
 
 def _flatten(x: Any, start_dim: int = 0, end_dim: int = -1) -> Batched:
-    return Batched(x.value.flatten(_dim(x, start_dim), _dim(x, end_dim))) if x.ndim else _refuse("flatten")
+    return Batched(x.value.flatten(_dim(x, start_dim), _dim(x, end_dim))) if x.ndim else refuse("flatten")
 
 
 def _transpose(x: Any, dim0: int, dim1: int) -> Batched:
-    return Batched(x.value.transpose(_dim(x, dim0), _dim(x, dim1))) if x.ndim else _refuse("transpose")
+    return Batched(x.value.transpose(_dim(x, dim0), _dim(x, dim1))) if x.ndim else refuse("transpose")
 
 
 def _unsqueeze(x: Any, dim: int) -> Batched:
@@ -408,16 +271,16 @@ def _squeeze(x: Any, *dims: Any, dim: Any = None) -> Batched:
     dims = dims if dim is None else (dim,)
     if len(dims) != 1 or not isinstance(dims[0], int):
         raise Unbatchable("squeeze of several dims")
-    return Batched(x.value.squeeze(_dim(x, dims[0]))) if x.ndim else _refuse("squeeze")
+    return Batched(x.value.squeeze(_dim(x, dims[0]))) if x.ndim else refuse("squeeze")
 
 
 def _expand(x: Any, *sizes: Any) -> Batched:
     sizes = _sizes(sizes)
-    return Batched(_padded(x, len(sizes)).expand((x.value.shape[0], *sizes)))
+    return Batched(padded(x, len(sizes)).expand((x.value.shape[0], *sizes)))
 
 
 def _select(x: Any, dim: int, index: int) -> Batched:
-    return Batched(x.value.select(_dim(x, dim), index)) if isinstance(index, int) and x.ndim else _refuse("select")
+    return Batched(x.value.select(_dim(x, dim), index)) if isinstance(index, int) and x.ndim else refuse("select")
 
 
 def _parts(name: str, x: Any, count: Any = None, dim: int = 0) -> tuple[Batched, ...]:
@@ -429,11 +292,11 @@ def _parts(name: str, x: Any, count: Any = None, dim: int = 0) -> tuple[Batched,
 
 
 def _joined(name: str, tensors: Any, dim: int = 0) -> Batched:
-    count = next(x.value.shape[0] for x in tensors if _batched(x))
-    ranks = {_rank(x) for x in tensors}
+    count = next(x.value.shape[0] for x in tensors if is_batched(x))
+    ranks = {rank_of(x) for x in tensors}
     if len(ranks) > 1 or (ranks == {0} and (name == "cat" or len({x.dtype for x in tensors}) > 1)):
         raise Unbatchable(name)
-    whole = [x.value if _batched(x) else x.expand((count, *x.shape)) for x in tensors]
+    whole = [x.value if is_batched(x) else x.expand((count, *x.shape)) for x in tensors]
     rank = ranks.pop() + (name == "stack")
     if not -rank <= dim < rank:
         raise Unbatchable(name)
@@ -442,20 +305,20 @@ def _joined(name: str, tensors: Any, dim: int = 0) -> Batched:
 
 def _as_strided(x: Any, size: Any, stride: Any, storage_offset: int | None = None) -> Batched:
     """Places count from where an entry begins."""
-    if not _batched(x) or _batched(x.value):
+    if not is_batched(x) or is_batched(x.value):
         raise Unbatchable("as_strided")
     whole, start = x.value, x.value.storage_offset() + (storage_offset or 0)
     return Batched(whole.as_strided((whole.shape[0], *size), (whole.stride(0), *stride), start))
 
 
 def _where(condition: Any, *args: Any) -> Batched:
-    return _elementwise("where", (condition, *args), {}) if len(args) == 2 else _refuse("where")
+    return elementwise("where", (condition, *args), {}) if len(args) == 2 else refuse("where")
 
 
 _RULES: dict[str, Callable[..., Any]] = {
     "getitem": _item,
     "view_as_real": lambda x: Batched(ts.view_as_real(x.value)),
-    "view_as_complex": lambda x: Batched(ts.view_as_complex(x.value)) if x.ndim else _refuse("view_as_complex"),
+    "view_as_complex": lambda x: Batched(ts.view_as_complex(x.value)) if x.ndim else refuse("view_as_complex"),
     "real": lambda x: Batched(x.value.real),
     "imag": lambda x: Batched(x.value.imag),
     "as_strided": _as_strided,
@@ -469,19 +332,13 @@ _RULES: dict[str, Callable[..., Any]] = {
     "dot": _of_ranks(1, 1),
     "bmm": _of_ranks(3, 3),
     "linear": _linear,
-    "layer_norm": functools.partial(_fixed, "layer_norm"),
-    "rms_norm": functools.partial(_fixed, "rms_norm"),
-    **{name: functools.partial(_samples, name) for name in ("group_norm", "instance_norm")},
-    "batch_norm": _batch_norm,
-    **{f"conv{d}d": functools.partial(_convolution, f"conv{d}d", d) for d in (1, 2, 3)},
-    **{f"conv_transpose{d}d": functools.partial(_images, f"conv_transpose{d}d", d) for d in (1, 2, 3)},
-    **{f"{kind}_pool2d": functools.partial(_images, f"{kind}_pool2d", 2) for kind in ("max", "avg", "adaptive_avg")},
+    **LAYERS,
     "permute": lambda x, *dims: _permuted(x, _sizes(dims)),
     "reshape": _reshape,
     "view": _view,
     "flatten": _flatten,
     "transpose": _transpose,
-    "t": lambda x: _permuted(x, range(x.ndim - 1, -1, -1)) if x.ndim <= 2 else _refuse("t"),
+    "t": lambda x: _permuted(x, range(x.ndim - 1, -1, -1)) if x.ndim <= 2 else refuse("t"),
     "unsqueeze": _unsqueeze,
     "squeeze": _squeeze,
     "expand": _expand,

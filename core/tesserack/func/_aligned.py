@@ -1,0 +1,48 @@
+"""Operands of a call on all entries, brought to meet each other behind their hidden first dim."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tesserack import Tensor
+from tesserack.func._batched import Batched, Unbatchable
+from tesserack.ops.registry import operators
+
+__all__ = ["elementwise", "is_batched", "many_values", "padded", "rank_of", "refuse"]
+
+
+def refuse(name: str) -> Any:
+    raise Unbatchable(name)
+
+
+def is_batched(x: Any) -> bool:
+    return type(x) is Batched
+
+
+def many_values(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether it fills with one value for each entry, of which the operator takes one alone."""
+    return name.startswith("masked_fill") and any(map(is_batched, (*args[2:], kwargs.get("value"))))
+
+
+def rank_of(x: Any) -> int:
+    return int(x.ndim)
+
+
+def padded(x: Any, rank: int) -> Any:
+    """The tensor of an operand, with dims of size 1 behind the hidden one, to meet others of ``rank`` dims."""
+    if not is_batched(x) or x.ndim == rank:
+        return x.value if is_batched(x) else x
+    return x.value.reshape((x.value.shape[0], *(1,) * (rank - x.ndim), *x.shape))
+
+
+def elementwise(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Batched:
+    tensors = [x for x in (*args, *kwargs.values()) if isinstance(x, Tensor)]
+    if many_values(name, args, kwargs):
+        raise Unbatchable("masked_fill with a value for each entry")
+    ranks = {rank_of(x) for x in tensors}
+    # A tensor without dims gives way to others in promotion; with the hidden dim it would not.
+    if 0 in ranks and len({x.dtype for x in tensors}) > 1:
+        raise Unbatchable(f"{name} of a 0-d tensor beside another dtype")
+    rank = max(ranks)
+    moved = [padded(x, rank) for x in args]
+    return Batched(operators()[name](*moved, **{key: padded(x, rank) for key, x in kwargs.items()}))
