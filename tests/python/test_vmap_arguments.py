@@ -31,12 +31,62 @@ CASES: dict[str, Case] = {
     ),
     "conv3d": (lambda x, w, b: F.conv3d(x, w, bias=b, groups=2), [(4, 3, 3, 3), (2, 2, 2, 2, 2), (2,)]),
     "conv_transpose1d": (F.conv_transpose1d, [(2, 2, 4), (2, 2, 2), (2,)]),
+    "conv_transpose2d": (
+        lambda x, w, b: F.conv_transpose2d(x, w, b, 2, 1, 1, 2, (1, 2)),
+        [(2, 4, 3, 3), (4, 3, 3, 3), (6,)],
+    ),
+    "conv_transpose3d of one": (F.conv_transpose3d, [(2, 2, 2, 2), (2, 3, 2, 2, 2), (3,)]),
+    "layer_norm over two dims": (lambda x, w, b: F.layer_norm(x, (2, 3), w, b, 0.1), [(4, 2, 3), (2, 3), (2, 3)]),
     "layer_norm": (lambda x, w, b: F.layer_norm(x, (2,), w, b), [(2, 2), (2,), (2,)]),
     "group_norm": (lambda x, w, b: F.group_norm(x, 2, w, b), [(2, 2, 2), (2,), (2,)]),
     "instance_norm": (lambda x, w, b: F.instance_norm(x, weight=w, bias=b), [(2, 2, 2), (2,), (2,)]),
+    "group_norm of groups": (lambda x, w, b: F.group_norm(x, 2, w, b, 0.1), [(2, 4, 3), (4,), (4,)]),
+    "rms_norm": (lambda x, w: F.rms_norm(x, (3,), w, 0.1), [(2, 3), (3,)]),
     "prelu": (F.prelu, [(2, 2), (2,)]),
+    "prelu of images": (lambda x, w: F.prelu(x - 0.5, w), [(2, 3, 2, 2), (3,)]),
+    "prelu by one slope": (lambda x, w: F.prelu(x - 0.5, w), [(2, 3), (1,)]),
+    "prelu of one": (lambda x, w: F.prelu(x - 0.5, w), [(), (1,)]),
+    "embedding": (lambda at, w: F.embedding((at * 5).long(), w), [(3,), (5, 2)]),
+    "embedding of one": (lambda at, w: F.embedding((at * 5).long(), w, 1), [(), (5, 2)]),
+    "attention by heads": (
+        lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True, scale=0.3),
+        [(2, 3, 4), (2, 3, 4), (2, 3, 4)],
+    ),
+    "attention by a mask of truth": (
+        lambda q, m: F.scaled_dot_product_attention(q, q * 2, q.sin(), m > 0.3),
+        [(2, 2, 3, 4), (3, 3)],
+    ),
+    "l1_loss": (F.l1_loss, [(2, 3), (2, 3)]),
+    "smooth_l1_loss": (lambda x, y: F.smooth_l1_loss(x, y, beta=0.2), [(2, 3), (2, 3)]),
+    "huber_loss": (lambda x, y: F.huber_loss(x, y, reduction="sum", delta=0.3), [(2, 3), (2, 3)]),
+    "binary_cross_entropy": (F.binary_cross_entropy, [(2, 3), (2, 3), (2, 3)]),
+    "binary_cross_entropy of what is spread": (F.binary_cross_entropy, [(2, 3), (2, 3), (3,)]),
+    "binary_cross_entropy_with_logits": (
+        lambda x, y, w, p: F.binary_cross_entropy_with_logits(x, y, w, pos_weight=p),
+        [(2, 3), (2, 3), (2, 3), (2, 3)],
+    ),
+    "kl_div": (lambda x, y: F.kl_div(x, y, reduction="sum", log_target=True), [(2, 3), (2, 3)]),
+    "kl_div of a batch": (lambda x, y: F.kl_div(x, y, reduction="batchmean"), [(2, 3), (2, 3)]),
+    "poisson_nll_loss": (lambda x, y: F.poisson_nll_loss(x, y, reduction="none"), [(2, 3), (2, 3)]),
+    "soft_margin_loss": (F.soft_margin_loss, [(3,), (3,)]),
+    "loss of one number": (F.mse_loss, [(), ()]),
+    "cross_entropy of one": (lambda x, y: F.cross_entropy(x, (y * 3).long()), [(3,), ()]),
+    "cross_entropy of images": (
+        lambda x, y: F.cross_entropy(x, (y * 4).long() - 1, ts.tensor([0.5, 2.0, 1.0]).double(), ignore_index=-1),
+        [(2, 3, 2, 2), (2, 2, 2)],
+    ),
+    "cross_entropy of smooth targets": (
+        lambda x, y: F.cross_entropy(x, (y * 3).long(), ignore_index=1, label_smoothing=0.1),
+        [(4, 3), (4,)],
+    ),
+    "cross_entropy with a sum": (
+        lambda x, y, w: F.cross_entropy(x, (y * 3).long(), w.detach(), reduction="sum"),
+        [(4, 3), (4,), (3,)],
+    ),
+    "nll_loss of each": (lambda x, y: F.nll_loss(x, (y * 3).long(), reduction="none"), [(4, 3), (4,)]),
+    "nll_loss of one": (lambda x, y: F.nll_loss(x, (y * 3).long()), [(3,), ()]),
     "attention": (F.scaled_dot_product_attention, [(2, 2, 2), (2, 2, 2), (2, 2, 2), (2, 2)]),
-    "nll_loss": (lambda x, w: F.nll_loss(x, ts.tensor([0, 1]), w), [(2, 2), (2,)]),
+    "nll_loss": (lambda x, w: F.nll_loss(x, ts.tensor([0, 1]), w.detach()), [(2, 2), (2,)]),
     "cross_entropy": (F.cross_entropy, [(2, 2), (2, 2), (2,)]),
     "solve": (ts.linalg.solve, [(2, 2), (2,)]),
     "masked_fill": (lambda x, m, v: x.masked_fill(m > 0.5, v), [(2, 2), (2,), ()]),
@@ -55,13 +105,22 @@ def test_any_of_the_arguments_has_entries(name: str) -> None:
             ts.tensor(numbers.random(shape) if dim is None else np.moveaxis(numbers.random((2, *shape)), 0, dim))
             for shape, dim in zip(shapes, dims, strict=True)
         ]
+        for x in given:
+            x.requires_grad_()
         entries = [
             function(*(x if dim is None else x.select(dim, k) for x, dim in zip(given, dims, strict=True)))
             for k in range(2)
         ]
+        found, expected = ts.vmap(function, dims)(*given), ts.stack(entries)
         np.testing.assert_allclose(
-            ts.vmap(function, dims)(*given).numpy(), ts.stack(entries).numpy(), rtol=1e-9, atol=1e-12, err_msg=str(dims)
+            found.detach().numpy(), expected.detach().numpy(), rtol=1e-9, atol=1e-12, err_msg=str(dims)
         )
+        for got, want in zip(gradients(found, given), gradients(expected, given), strict=True):
+            np.testing.assert_allclose(got.numpy(), want.numpy(), rtol=1e-9, atol=1e-10, err_msg=str(dims))
+
+
+def gradients(result: ts.Tensor, given: list[ts.Tensor]) -> tuple[ts.Tensor, ...]:
+    return ts.autograd.grad(result.sin().sum(), given, allow_unused=True, materialize_grads=True)
 
 
 @pytest.mark.parametrize("groups", [1, 2])

@@ -3,21 +3,46 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable
 from typing import Any
 
-from tesserack.func._aligned import elementwise, is_batched, refuse
-from tesserack.func._batched import Batched, Unbatchable
+import tesserack as ts
+from tesserack.func._aligned import elementwise, is_batched, padded, refuse
+from tesserack.func._batched import Batched, Unbatchable, bottom
 from tesserack.ops.registry import operators
 
 __all__ = ["LAYERS"]
 
+# Losses of pairs of elements.
+_LOSSES = ("binary_cross_entropy", "binary_cross_entropy_with_logits", "huber_loss", "kl_div", "l1_loss", "mse_loss",
+           "poisson_nll_loss", "smooth_l1_loss", "soft_margin_loss")  # fmt: skip
 
-def _fixed(name: str, x: Any, *args: Any, **kwargs: Any) -> Batched:
-    """Over the last dims by parameters that are the same for every entry."""
-    if not is_batched(x) or any(is_batched(v) for v in (*args, *kwargs.values())):
-        raise Unbatchable(name)
-    return Batched(operators()[name](x.value, *args, **kwargs))
+
+def _scaled(x: Batched, weight: Any, bias: Any) -> Batched:
+    """Times a weight, plus a bias, of the last dims of every entry."""
+    x = x if weight is None else elementwise("mul", (x, weight), {})
+    return x if bias is None else elementwise("add", (x, bias), {})
+
+
+def _last_dims(name: str, x: Any, shape: Any, weight: Any = None, bias: Any = None, eps: Any = None) -> Batched:
+    """Normalisation over the last dims."""
+    more = () if eps is None and name == "rms_norm" else (1e-5 if eps is None else eps,)
+    norm = operators()[name]
+    if is_batched(x) and not is_batched(weight) and not is_batched(bias):
+        return Batched(norm(x.value, shape, weight, *((bias,) if name == "layer_norm" else ()), *more))
+    shape = (shape,) if isinstance(shape, int) else tuple(shape)
+    if any(v is not None and tuple(v.shape) != shape for v in (weight, bias)):
+        raise Unbatchable(name)  # which the operator refuses
+    plain = norm(x.value if is_batched(x) else x, shape, None, *((None,) if name == "layer_norm" else ()), *more)
+    if is_batched(x):
+        return _scaled(Batched(plain), weight, bias)
+    count = next(len(v.value) for v in (weight, bias) if is_batched(v))
+    return _scaled(Batched(plain.expand(count, *plain.shape)), weight, bias)
+
+
+def _rms_norm(x: Any, shape: Any, weight: Any = None, eps: Any = None) -> Batched:
+    return _last_dims("rms_norm", x, shape, weight, None, eps)
 
 
 def _images(name: str, dims: int, x: Any, *args: Any, **kwargs: Any) -> Batched:
@@ -30,43 +55,47 @@ def _images(name: str, dims: int, x: Any, *args: Any, **kwargs: Any) -> Batched:
     return Batched(found.unflatten(0, tuple(x.value.shape[:2])))
 
 
-def _convolution(
-    name: str, dims: int, input: Any, weight: Any, bias: Any = None,
-    stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1,
-) -> Batched:  # fmt: skip
+def _convolution(name: str, dims: int, input: Any, weight: Any, bias: Any = None, *args: Any, **kwargs: Any) -> Batched:
     """By weights that are the same for every entry, or of every entry's own."""
-    how = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
     if is_batched(weight):
-        return _convolution_by_own(name, dims, input, weight, bias, how)
+        return _convolution_by_own(name, dims, input, weight, bias, *args, **kwargs)
     shared = None if is_batched(bias) else bias
-    made: Any = _images(name, dims, input, weight, shared, **how) if is_batched(input) else None
+    made: Any = _images(name, dims, input, weight, shared, *args, **kwargs) if is_batched(input) else None
     if shared is bias:
         return Batched(made.value)
     channels = Batched(bias.value.reshape(*bias.value.shape, *(1,) * dims))
-    return elementwise("add", (operators()[name](input, weight, **how) if made is None else made, channels), {})
+    if made is None:
+        made = operators()[name](input, weight, None, *args, **kwargs)
+    return elementwise("add", (made, channels), {})
 
 
-def _convolution_by_own(name: str, dims: int, input: Any, weight: Any, bias: Any, how: dict[str, Any]) -> Batched:
+def _convolution_by_own(
+    name: str, dims: int, input: Any, weight: Any, bias: Any, *args: Any, **kwargs: Any
+) -> Batched:  # fmt: skip
     """The weights of all entries are further channels, in groups of their own where the images are an entry's too."""
-    groups, (count, out) = how["groups"], weight.value.shape[:2]
-    fits = input.ndim in (dims + 1, dims + 2) and weight.ndim == dims + 2 and groups > 0 and out % groups == 0
-    if not fits or input.shape[-dims - 1] != groups * weight.shape[1] or (bias is not None and bias.shape != (out,)):
+    convolve, transposed = operators()[name], "transpose" in name
+    how = inspect.signature(convolve).bind(input, weight, None, *args, **kwargs).arguments
+    groups, count = how.get("groups", 1), len(weight.value)
+    if input.ndim not in (dims + 1, dims + 2) or weight.ndim != dims + 2 or groups < 1 or weight.shape[0] % groups:
         raise Unbatchable(name)  # which the operator refuses
-    x, filters, beside = input, weight.value, bias
-    if bias is not None:
-        beside = bias.value if is_batched(bias) else bias.expand(count, out)
+    channels, out = (
+        (weight.shape[0], weight.shape[1] * groups) if transposed else (weight.shape[1] * groups, weight.shape[0])
+    )
+    if input.shape[-dims - 1] != channels or (bias is not None and bias.shape != (out,)):
+        raise Unbatchable(name)
+    beside = None if bias is None else bias.value if is_batched(bias) else bias.expand(count, out)
     if is_batched(input):
-        x, how = input.value.movedim(0, -dims - 2).flatten(-dims - 2, -dims - 1), how | {"groups": groups * count}
+        how["input"] = input.value.movedim(0, -dims - 2).flatten(-dims - 2, -dims - 1)
+        how["weight"], how["groups"] = weight.value.flatten(0, 1), groups * count
         sizes: tuple[int, ...] = (count, out)
     else:  # each group of the image's channels meets its filters of all entries
         sizes = (groups, count, out // groups)
-        filters, beside = (
-            None if v is None else v.unflatten(1, (groups, -1)).transpose(0, 1) for v in (filters, beside)
-        )
-    lead = len(sizes)
-    beside = None if beside is None else beside.flatten()
-    found = operators()[name](x, filters.flatten(0, lead - 1), beside, **how).unflatten(-dims - 1, sizes)
-    if lead == 3:
+        by_group = weight.value.unflatten(1, (groups, -1)).transpose(0, 1).flatten(0, 2)
+        how["weight"] = weight.value.transpose(0, 1).flatten(1, 2) if transposed else by_group
+        beside = None if beside is None else beside.unflatten(1, (groups, -1)).transpose(0, 1)
+    how["bias"] = None if beside is None else beside.flatten()
+    found = convolve(**how).unflatten(-dims - 1, sizes)
+    if len(sizes) == 3:
         found = found.transpose(-dims - 3, -dims - 2).flatten(-dims - 2, -dims - 1)
     return Batched(found.movedim(-dims - 2, 0))
 
@@ -115,12 +144,148 @@ def _samples(name: str, x: Any, *args: Any, **kwargs: Any) -> Batched:
     return Batched(operators()[name](x.value.flatten(0, 1), *args, **kwargs).unflatten(0, x.value.shape[:2]))
 
 
+def _channels(name: str, x: Any, how: tuple[Any, ...], weight: Any, bias: Any) -> Batched:
+    """Normalisation of every sample, then each channel's weight and bias. ``how``: before and after these two."""
+    before, after = how
+    own = [v for v in (weight, bias) if is_batched(v)]
+    if is_batched(x) and not own:
+        return _samples(name, x, *before, weight, bias, *after)
+    if x.ndim < 2 or any(v is not None and tuple(v.shape) != (x.shape[1],) for v in (weight, bias)):
+        raise Unbatchable(name)  # which the operator refuses
+    if is_batched(x):
+        return _affine(_samples(name, x, *before, None, None, *after), weight, bias)
+    plain = operators()[name](x, *before, None, None, *after)
+    return _affine(Batched(plain.expand(len(own[0].value), *plain.shape)), weight, bias)
+
+
+def _group_norm(x: Any, num_groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Batched:
+    return _channels("group_norm", x, ((num_groups,), (eps,)), weight, bias)
+
+
+def _instance_norm(
+    x: Any, running_mean: Any = None, running_var: Any = None, weight: Any = None, bias: Any = None,
+    use_input_stats: bool = True, momentum: float = 0.1, eps: float = 1e-5,
+) -> Batched:  # fmt: skip
+    if running_mean is not None or running_var is not None:
+        raise Unbatchable("instance_norm")
+    return _channels("instance_norm", x, ((None, None), (use_input_stats, momentum, eps)), weight, bias)
+
+
+def _embedding(input: Any, weight: Any, padding_idx: int | None = None) -> Batched:
+    """Rows of what all share, or of each entry's own table."""
+    if not is_batched(weight):
+        return Batched(operators()["embedding"](input.value, weight, padding_idx))
+    if weight.ndim != 2 or not bottom(input).numel():
+        raise Unbatchable("embedding")
+    tables, rows = weight.value, weight.shape[0]
+    if is_batched(input):
+        at = input.value
+        if is_batched(at) or at.is_meta or bool((at.min() < 0) | (at.max() >= rows)):
+            raise Unbatchable("embedding")  # which the operator refuses
+        first = ts.arange(0, len(tables) * rows, rows, device=at.device).view(-1, *(1,) * (at.ndim - 1))
+        found = operators()["embedding"](at + first, tables.flatten(0, 1))
+    else:
+        at, found = input, tables.index_select(1, input.flatten()).unflatten(1, input.shape)
+    if padding_idx is not None:  # nothing goes back to its row
+        found = ts.where((at == padding_idx % rows).unsqueeze(-1), found.detach(), found)
+    return Batched(found)
+
+
+def _attention(query: Any, key: Any, value: Any, attn_mask: Any = None, *args: Any, **kwargs: Any) -> Batched:
+    """Entries are further leading dims."""
+    three = (query, key, value)
+    if not all(is_batched(x) and x.ndim == query.ndim for x in three) or kwargs.get("dropout_p", args and args[0]):
+        raise Unbatchable("attention")
+    if attn_mask is not None:
+        attn_mask = padded(attn_mask, query.ndim)
+    return Batched(operators()["scaled_dot_product_attention"](*(x.value for x in three), attn_mask, *args, **kwargs))
+
+
+def _prelu(x: Any, weight: Any) -> Batched:
+    """By one slope, or one of each channel."""
+    if weight.ndim != 1 or (len(weight) != 1 and (x.ndim < 2 or len(weight) != x.shape[1])):
+        raise Unbatchable("prelu")
+    if x.ndim == 0:
+        raise Unbatchable("prelu")
+    shape = (-1, *(1,) * (max(x.ndim - 2, 0) if len(weight) != 1 else 0))
+    slope: Any = Batched(weight.value.view(len(weight.value), *shape)) if is_batched(weight) else weight.view(shape)
+    # Of what is above zero nothing goes back to the slope, were it infinite.
+    below = elementwise("clamp", (x,), {"max": 0}) if is_batched(x) else x.clamp(max=0)
+    above = elementwise("gt", (x, 0), {}) if is_batched(x) else x > 0
+    return elementwise("where", (above, x, elementwise("mul", (below, slope), {})), {})
+
+
+def _reduced(each: Batched, reduction: str) -> Batched:
+    """The loss of every entry, of its elements."""
+    if reduction == "none" or not each.ndim:
+        return each
+    if reduction not in ("mean", "sum"):
+        raise Unbatchable(reduction)
+    whole = each.value.flatten(1)
+    return Batched(whole.mean(1) if reduction == "mean" else whole.sum(1))
+
+
+def _loss(name: str, input: Any, target: Any, *args: Any, **kwargs: Any) -> Batched:
+    """Of pairs of elements, where nothing has to be spread."""
+    bound = inspect.signature(operators()[name]).bind(input, target, *args, **kwargs)
+    bound.apply_defaults()
+    given = bound.arguments
+    reduction, given["reduction"] = given["reduction"], "none"
+    tensors: list[Any] = [v for v in given.values() if isinstance(v, ts.Tensor)]
+    if reduction not in ("none", "mean", "sum") or any(v.shape != input.shape for v in tensors):
+        raise Unbatchable(name)
+    count = next(len(v.value) for v in tensors if is_batched(v))
+    whole = {k: _spread(v, count) for k, v in given.items()}
+    return _reduced(Batched(operators()[name](**whole)), reduction)
+
+
+def _spread(x: Any, count: int) -> Any:
+    """An operand's entries, of what all share too."""
+    if is_batched(x):
+        return x.value
+    return x.expand(count, *x.shape) if isinstance(x, ts.Tensor) else x
+
+
+def _classes(
+    name: str, input: Any, target: Any, weight: Any = None, ignore_index: int = -100, reduction: str = "mean",
+    label_smoothing: float = 0.0,
+) -> Batched:  # fmt: skip
+    """Of scores (N, C, ...) or (C), and classes (N, ...) or ()."""
+    of_classes = not target.dtype.is_floating_point and target.ndim == max(input.ndim - 1, 0)
+    if is_batched(weight) or not of_classes or not input.ndim or reduction not in ("none", "mean", "sum"):
+        raise Unbatchable(name)
+    count = next(len(v.value) for v in (input, target) if is_batched(v))
+    scores, classes = _spread(input, count), _spread(target, count)
+    if input.ndim > 1:
+        scores, classes = scores.flatten(0, 1), classes.flatten(0, 1)
+    smoothing = {"label_smoothing": label_smoothing} if name == "cross_entropy" else {}
+    each = operators()[name](scores, classes, weight, ignore_index=ignore_index, reduction="none", **smoothing)
+    if input.ndim > 1:
+        each, classes = each.unflatten(0, (count, -1)), classes.unflatten(0, (count, -1))
+    if reduction != "mean":
+        return _reduced(Batched(each), reduction)
+    counts = classes != ignore_index
+    if weight is not None:
+        counts = ts.where(counts, weight[ts.where(counts, classes, 0)], 0)
+    total = each.flatten(1).sum(1) if each.ndim > 1 else each
+    return Batched(total / (counts.flatten(1).sum(1) if counts.ndim > 1 else counts).to(total.dtype))
+
+
 LAYERS: dict[str, Callable[..., Any]] = {
-    "layer_norm": functools.partial(_fixed, "layer_norm"),
-    "rms_norm": functools.partial(_fixed, "rms_norm"),
-    **{name: functools.partial(_samples, name) for name in ("group_norm", "instance_norm")},
+    "layer_norm": functools.partial(_last_dims, "layer_norm"),
+    "rms_norm": _rms_norm,
+    "group_norm": _group_norm,
+    "instance_norm": _instance_norm,
+    "embedding": _embedding,
+    "scaled_dot_product_attention": _attention,
+    "prelu": _prelu,
+    **{name: functools.partial(_loss, name) for name in _LOSSES},
+    **{name: functools.partial(_classes, name) for name in ("cross_entropy", "nll_loss")},
     "batch_norm": _batch_norm,
-    **{f"conv{d}d": functools.partial(_convolution, f"conv{d}d", d) for d in (1, 2, 3)},
-    **{f"conv_transpose{d}d": functools.partial(_images, f"conv_transpose{d}d", d) for d in (1, 2, 3)},
+    **{
+        f"{kind}{d}d": functools.partial(_convolution, f"{kind}{d}d", d)
+        for kind in ("conv", "conv_transpose")
+        for d in (1, 2, 3)
+    },
     **{f"{kind}_pool2d": functools.partial(_images, f"{kind}_pool2d", 2) for kind in ("max", "avg", "adaptive_avg")},
 }
