@@ -268,14 +268,21 @@ def treespec_leaf() -> LeafSpec:
 
 
 def treespec_tuple(iterable: Iterable[TreeSpec] = (), /) -> TreeSpec:
-    """The spec of a tuple, by those of its children."""
-    return TreeSpec(tuple, None, [*iterable])
+    """The spec of a tuple, by those of its children. ``ValueError`` of what is no spec."""
+    return TreeSpec(tuple, None, _specs("treespec_tuple", [*iterable]))
+
+
+def _specs(op: str, children: list[Any]) -> list[TreeSpec]:
+    for child in children:
+        if not isinstance(child, TreeSpec):
+            raise ValueError(f"{op}: expected specs of trees (TreeSpec), got {child!r} of {type(child).__name__}")
+    return children
 
 
 def treespec_dict(mapping: Any = (), /, **kwargs: TreeSpec) -> TreeSpec:
-    """The spec of a dict, by those of its values."""
+    """The spec of a dict, by those of its values. ``ValueError`` of what is no spec."""
     children = dict(mapping, **kwargs)
-    return TreeSpec(dict, [*children], [*children.values()])
+    return TreeSpec(dict, [*children], _specs("treespec_dict", [*children.values()]))
 
 
 def _is_record(kind: type) -> bool:

@@ -228,6 +228,25 @@ def test_inputs_of_a_dataclass_are_called_by_its_fields():
     assert program.graph_signature.user_inputs == ("pair_left", "pair_right")
 
 
+@dataclasses.dataclass
+class Options:
+    value: ts.Tensor
+    bias: ts.Tensor | None = None
+
+
+def test_fields_that_are_none_are_no_inputs():
+    class Biased(ts.nn.Module):
+        def forward(self, options):
+            return options.value if options.bias is None else options.value + options.bias
+
+    ours.register_dataclass(Options)
+    program = ours.export(Biased(), (Options(ts.ones(2)),))
+    assert program.graph_signature.user_inputs == ("options_value",)
+    assert program.module()(Options(ts.zeros(2))).tolist() == [0.0, 0.0]
+    both = ours.export(Biased(), (Options(ts.ones(2), ts.ones(2)),))
+    assert both.graph_signature.user_inputs == ("options_value", "options_bias")
+
+
 def test_a_draft_says_which_sizes_do_not_vary():
     class Halves(ts.nn.Module):
         def forward(self, x):

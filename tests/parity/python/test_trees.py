@@ -100,7 +100,8 @@ def tuples_with_names(m: Any) -> Any:
     nested = {"a": [kind(1, 2), 5]}
     path = tree.tree_flatten_with_path(nested)[0][1][0]
     specs = tree.treespec_tuple([tree.treespec_leaf(), tree.treespec_dict(k=tree.treespec_leaf())])
-    return [found, tree.key_get(nested, path), specs == tree.tree_structure((1, {"k": 2}))]
+    bad = [error_of(lambda: tree.treespec_tuple([1]))[0], error_of(lambda: tree.treespec_dict(k=1))[0]]
+    return [found, tree.key_get(nested, path), specs == tree.tree_structure((1, {"k": 2})), bad]
 
 
 PROGRAMS = [
