@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import collections
 import functools
+import importlib.util
 import itertools
 import math
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -134,3 +136,17 @@ def test_what_no_graph_of_pytorch_follows_is_refused() -> None:
 
     with pytest.raises(Unsupported, match=r"calls print.*leave fullgraph out"):
         ts.compile(prints, fullgraph=True)(X)
+
+
+@pytest.mark.parametrize("folder", ["plain", "who writes this", "what sets the attribute of"])
+def test_a_refusal_does_not_depend_on_the_name_of_a_folder(folder: str, tmp_path: Path) -> None:
+    file = tmp_path / folder / "printing.py"
+    file.parent.mkdir()
+    file.write_text("def f(x):\n    class Local: pass\n    print(end='')\n    return x + 1\n")
+    spec = importlib.util.spec_from_file_location("printing", file)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    with pytest.raises(Unsupported, match="fullgraph=True"):
+        for _ in range(3):
+            ts.compile(module.f, fullgraph=True)(ts.ones(2))

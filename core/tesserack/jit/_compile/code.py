@@ -81,30 +81,32 @@ def reads(code: types.CodeType) -> Reads:
 
 def check(code: types.CodeType) -> Reads:
     """What the code reads. ``NotProved``, with the line, if it does what a graph would not repeat."""
-    reason = _refusal(code)
-    if reason is not None:
-        raise NotProved(reason, own=writes(reason))
+    refused = _refusal(code)
+    if refused is not None:
+        where, what = refused
+        raise NotProved(f"{where} {what}", own=writes(what))
     return reads(code)
 
 
-def writes(reason: str) -> bool:
+def writes(what: str) -> bool:
     """Whether what is refused is that something is written, or deleted."""
-    return any(f" {verb} " in reason for verb in ("writes", "deletes", "sets the attribute"))
+    return what.startswith(("writes ", "deletes ", "sets the attribute "))
 
 
 @functools.lru_cache(maxsize=4096)
-def _refusal(code: types.CodeType) -> str | None:
+def _refusal(code: types.CodeType) -> tuple[str, str] | None:
+    """The line of what a graph would not repeat, and what it does."""
     instructions = _instructions(code)
     lines = lines_of(instructions, code)
     for place, instruction in enumerate(instructions):
         where = f"{code.co_filename}:{lines[place]} ({code.co_name})"
         name = instruction.opname
         if name in REFUSED:
-            return f"{where} {REFUSED[name]} {instruction.argval!r}"
+            return where, f"{REFUSED[name]} {instruction.argval!r}"
         if name in ("LOAD_ATTR", "LOAD_METHOD") and instruction.argval in HIDDEN:
-            return f"{where} reads the attribute {instruction.argval!r}, which is no part of what is compared"
+            return where, f"reads the attribute {instruction.argval!r}, which is no part of what is compared"
         if name in ("STORE_DEREF", "DELETE_DEREF") and instruction.argval in code.co_freevars:
-            return f"{where} writes {instruction.argval!r} of the function around it"
+            return where, f"writes {instruction.argval!r} of the function around it"
     return None
 
 

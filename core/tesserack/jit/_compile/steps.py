@@ -101,8 +101,7 @@ class Steps:
         elif point.kind == "import":
             self._imports(frame, point)
         elif point.kind == "refused":
-            told = f"{_where(frame, point)} {point.name}"
-            watch.refuse(told, own=writes(told))
+            watch.refuse(f"{_where(frame, point)} {point.name}", own=writes(point.name))
         else:
             self._attribute(frame, point)
 
