@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from tesserack import Tensor
 from tesserack.func._batched import Batched, Unbatchable
 from tesserack.ops.registry import operators
 
-__all__ = ["elementwise", "is_batched", "many_values", "padded", "rank_of", "refuse"]
+__all__ = [
+    "dim_of",
+    "elementwise",
+    "is_batched",
+    "many_values",
+    "padded",
+    "rank_of",
+    "refuse",
+    "sizes_of",
+    "spread",
+    "wrapped",
+]
 
 
 def refuse(name: str) -> Any:
@@ -46,3 +58,27 @@ def elementwise(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Bat
     rank = max(ranks)
     moved = [padded(x, rank) for x in args]
     return Batched(operators()[name](*moved, **{key: padded(x, rank) for key, x in kwargs.items()}))
+
+
+def dim_of(x: Batched, dim: int) -> int:
+    """A dim of an entry as one of the whole."""
+    if isinstance(dim, bool) or not isinstance(dim, int) or not -max(x.ndim, 1) <= dim < max(x.ndim, 1):
+        raise Unbatchable(f"dim {dim}")
+    return dim % max(x.ndim, 1) + 1
+
+
+def wrapped(result: Any) -> Any:
+    if isinstance(result, Tensor):
+        return Batched(result)
+    return type(result)(map(Batched, result))
+
+
+def sizes_of(sizes: tuple[Any, ...]) -> tuple[int, ...]:
+    return tuple(sizes[0]) if len(sizes) == 1 and isinstance(sizes[0], Sequence) else sizes
+
+
+def spread(x: Any, count: int) -> Any:
+    """An operand's entries, of what all share too."""
+    if is_batched(x):
+        return x.value
+    return x.expand(count, *x.shape) if isinstance(x, Tensor) else x

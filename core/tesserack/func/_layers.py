@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import tesserack as ts
-from tesserack.func._aligned import elementwise, is_batched, padded, refuse
+from tesserack.func._aligned import elementwise, is_batched, padded, refuse, spread
 from tesserack.func._batched import Batched, Unbatchable, bottom
 from tesserack.ops.registry import operators
 
@@ -235,15 +235,8 @@ def _loss(name: str, input: Any, target: Any, *args: Any, **kwargs: Any) -> Batc
     if reduction not in ("none", "mean", "sum") or any(v.shape != input.shape for v in tensors):
         raise Unbatchable(name)
     count = next(len(v.value) for v in tensors if is_batched(v))
-    whole = {k: _spread(v, count) for k, v in given.items()}
+    whole = {k: spread(v, count) for k, v in given.items()}
     return _reduced(Batched(operators()[name](**whole)), reduction)
-
-
-def _spread(x: Any, count: int) -> Any:
-    """An operand's entries, of what all share too."""
-    if is_batched(x):
-        return x.value
-    return x.expand(count, *x.shape) if isinstance(x, ts.Tensor) else x
 
 
 def _classes(
@@ -255,7 +248,7 @@ def _classes(
     if is_batched(weight) or not of_classes or not input.ndim or reduction not in ("none", "mean", "sum"):
         raise Unbatchable(name)
     count = next(len(v.value) for v in (input, target) if is_batched(v))
-    scores, classes = _spread(input, count), _spread(target, count)
+    scores, classes = spread(input, count), spread(target, count)
     if input.ndim > 1:
         scores, classes = scores.flatten(0, 1), classes.flatten(0, 1)
     smoothing = {"label_smoothing": label_smoothing} if name == "cross_entropy" else {}
@@ -287,5 +280,11 @@ LAYERS: dict[str, Callable[..., Any]] = {
         for kind in ("conv", "conv_transpose")
         for d in (1, 2, 3)
     },
-    **{f"{kind}_pool2d": functools.partial(_images, f"{kind}_pool2d", 2) for kind in ("max", "avg", "adaptive_avg")},
+    **{
+        f"{kind}_pool{d}d": functools.partial(_images, f"{kind}_pool{d}d", d)
+        for kind in ("max", "avg", "adaptive_avg")
+        for d in (1, 2)
+    },
+    "fold": functools.partial(_images, "fold", 1),
+    "interpolate": functools.partial(_samples, "interpolate"),
 }

@@ -4,16 +4,28 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import tesserack as ts
 from tesserack import Tensor, _native
 from tesserack.autograd.function import batching
 from tesserack.func import _draws
-from tesserack.func._aligned import elementwise, is_batched, many_values, padded, rank_of, refuse
+from tesserack.func._aligned import (
+    dim_of,
+    elementwise,
+    is_batched,
+    many_values,
+    padded,
+    rank_of,
+    refuse,
+    sizes_of,
+    wrapped,
+)
 from tesserack.func._batched import Batched, Unbatchable, bottom, rewrapped
 from tesserack.func._layers import LAYERS
+from tesserack.func._matrices import MATRICES, matmul
+from tesserack.func._places import PLACES, at_places
 from tesserack.ops.registry import operators, said
 from tesserack.utils._pytree import tree_map
 
@@ -155,17 +167,9 @@ def _item(x: Any, index: Any) -> Batched:
     return Batched(x.value[(slice(None), *index)]) if is_batched(x) else refuse("an index into what all share")
 
 
-def _dim(x: Batched, dim: int) -> int:
-    """A dim of an entry as one of the whole."""
-    if isinstance(dim, bool) or not isinstance(dim, int) or not -max(x.ndim, 1) <= dim < max(x.ndim, 1):
-        raise Unbatchable(f"dim {dim}")
-    return dim % max(x.ndim, 1) + 1
-
-
-def _wrapped(result: Any) -> Any:
-    if isinstance(result, Tensor):
-        return Batched(result)
-    return type(result)(map(Batched, result))
+def _getitem(x: Any, index: Any) -> Batched:
+    items = index if isinstance(index, tuple) else (index,)
+    return at_places(x, items) if any(isinstance(i, (Tensor, list)) for i in items) else _item(x, index)
 
 
 def _reduced(name: str, x: Any, dim: Any = None, *args: Any, **kwargs: Any) -> Any:
@@ -174,7 +178,7 @@ def _reduced(name: str, x: Any, dim: Any = None, *args: Any, **kwargs: Any) -> A
     if not x.ndim or 0 in x.shape:
         raise Unbatchable(f"{name} of entries without dims or elements")
     dims = tuple(range(x.ndim)) if dim is None or dim == () else (dim,) if isinstance(dim, int) else tuple(dim)
-    return Batched(operators()[name](x.value, tuple(_dim(x, d) for d in dims), *args, **kwargs))
+    return Batched(operators()[name](x.value, tuple(dim_of(x, d) for d in dims), *args, **kwargs))
 
 
 def _along(name: str, x: Any, dim: Any = None, *args: Any, **kwargs: Any) -> Any:
@@ -184,7 +188,7 @@ def _along(name: str, x: Any, dim: Any = None, *args: Any, **kwargs: Any) -> Any
         if name not in ("argmax", "argmin") or args or kwargs:
             raise Unbatchable(f"{name} without dim")
         return Batched(operators()[name](x.value.flatten(1), 1))
-    return _wrapped(operators()[name](x.value, _dim(x, dim), *args, **kwargs))
+    return wrapped(operators()[name](x.value, dim_of(x, dim), *args, **kwargs))
 
 
 def _extreme(name: str, x: Any, dim: Any = None, keepdim: bool = False) -> Any:
@@ -192,34 +196,13 @@ def _extreme(name: str, x: Any, dim: Any = None, keepdim: bool = False) -> Any:
         return elementwise("maximum" if name == "max" else "minimum", (x, dim), {})
     if dim is None:
         return _reduced("a" + name, x)
-    return _wrapped(operators()[name](x.value, _dim(x, dim), keepdim)) if x.ndim else refuse(name)
+    return wrapped(operators()[name](x.value, dim_of(x, dim), keepdim)) if x.ndim else refuse(name)
 
 
 def _product(x: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Batched:
     if dim is None:
         return Batched(x.value.flatten(1).prod(1, dtype=dtype)) if x.ndim else refuse("prod")
-    return Batched(x.value.prod(_dim(x, dim), keepdim, dtype=dtype)) if x.ndim else refuse("prod")
-
-
-def _matmul(a: Any, b: Any) -> Batched:
-    rows, columns = rank_of(a) == 1, rank_of(b) == 1
-    if not rank_of(a) or not rank_of(b):
-        raise Unbatchable("matmul of tensors without dims")
-    if rows:
-        a = Batched(a.value.unsqueeze(-2)) if is_batched(a) else a.unsqueeze(-2)
-    if columns:
-        b = Batched(b.value.unsqueeze(-1)) if is_batched(b) else b.unsqueeze(-1)
-    rank = max(rank_of(a), rank_of(b))
-    found = ts.matmul(padded(a, rank), padded(b, rank))
-    found = found.squeeze(-1) if columns else found
-    return Batched(found.squeeze(-1 if columns else -2) if rows else found)
-
-
-def _of_ranks(*ranks: int) -> Callable[[Any, Any], Batched]:
-    def product(a: Any, b: Any) -> Batched:
-        return _matmul(a, b) if (rank_of(a), rank_of(b)) == ranks else refuse("a product")
-
-    return product
+    return Batched(x.value.prod(dim_of(x, dim), keepdim, dtype=dtype)) if x.ndim else refuse("prod")
 
 
 def _linear(x: Any, weight: Any, bias: Any = None) -> Batched:
@@ -228,20 +211,16 @@ def _linear(x: Any, weight: Any, bias: Any = None) -> Batched:
     turned: Any = Batched(weight.value.transpose(-1, -2)) if is_batched(weight) else weight.transpose(-1, -2)
     if rank_of(weight) != 2:
         raise Unbatchable("linear by a vector")
-    made: Any = _matmul(x, turned) if is_batched(x) or is_batched(weight) else ts.matmul(x, turned)
+    made: Any = matmul(x, turned) if is_batched(x) or is_batched(weight) else ts.matmul(x, turned)
     return made if bias is None else elementwise("add", (made, bias), {})
 
 
 def _permuted(x: Batched, dims: Any) -> Batched:
-    return Batched(x.value.permute((0, *(_dim(x, d) for d in dims))))
-
-
-def _sizes(sizes: tuple[Any, ...]) -> tuple[int, ...]:
-    return tuple(sizes[0]) if len(sizes) == 1 and isinstance(sizes[0], Sequence) else sizes
+    return Batched(x.value.permute((0, *(dim_of(x, d) for d in dims))))
 
 
 def _reshape(x: Any, *sizes: Any, shape: Any = None) -> Batched:
-    sizes = _sizes(sizes) if shape is None else tuple(shape)
+    sizes = sizes_of(sizes) if shape is None else tuple(shape)
     if not all(isinstance(n, int) for n in sizes) or 0 in x.shape:
         raise Unbatchable("reshape")
     return Batched(x.value.reshape((x.value.shape[0], *sizes)))
@@ -254,11 +233,11 @@ def _view(x: Any, *sizes: Any) -> Batched:
 
 
 def _flatten(x: Any, start_dim: int = 0, end_dim: int = -1) -> Batched:
-    return Batched(x.value.flatten(_dim(x, start_dim), _dim(x, end_dim))) if x.ndim else refuse("flatten")
+    return Batched(x.value.flatten(dim_of(x, start_dim), dim_of(x, end_dim))) if x.ndim else refuse("flatten")
 
 
 def _transpose(x: Any, dim0: int, dim1: int) -> Batched:
-    return Batched(x.value.transpose(_dim(x, dim0), _dim(x, dim1))) if x.ndim else refuse("transpose")
+    return Batched(x.value.transpose(dim_of(x, dim0), dim_of(x, dim1))) if x.ndim else refuse("transpose")
 
 
 def _unsqueeze(x: Any, dim: int) -> Batched:
@@ -271,24 +250,24 @@ def _squeeze(x: Any, *dims: Any, dim: Any = None) -> Batched:
     dims = dims if dim is None else (dim,)
     if len(dims) != 1 or not isinstance(dims[0], int):
         raise Unbatchable("squeeze of several dims")
-    return Batched(x.value.squeeze(_dim(x, dims[0]))) if x.ndim else refuse("squeeze")
+    return Batched(x.value.squeeze(dim_of(x, dims[0]))) if x.ndim else refuse("squeeze")
 
 
 def _expand(x: Any, *sizes: Any) -> Batched:
-    sizes = _sizes(sizes)
+    sizes = sizes_of(sizes)
     return Batched(padded(x, len(sizes)).expand((x.value.shape[0], *sizes)))
 
 
 def _select(x: Any, dim: int, index: int) -> Batched:
-    return Batched(x.value.select(_dim(x, dim), index)) if isinstance(index, int) and x.ndim else refuse("select")
+    return Batched(x.value.select(dim_of(x, dim), index)) if isinstance(index, int) and x.ndim else refuse("select")
 
 
 def _parts(name: str, x: Any, count: Any = None, dim: int = 0) -> tuple[Batched, ...]:
     if not x.ndim:
         raise Unbatchable(name)
     if name == "unbind":
-        return tuple(map(Batched, x.value.unbind(_dim(x, count or 0))))
-    return tuple(map(Batched, getattr(x.value, name)(count, _dim(x, dim))))
+        return tuple(map(Batched, x.value.unbind(dim_of(x, count or 0))))
+    return tuple(map(Batched, getattr(x.value, name)(count, dim_of(x, dim))))
 
 
 def _joined(name: str, tensors: Any, dim: int = 0) -> Batched:
@@ -316,7 +295,7 @@ def _where(condition: Any, *args: Any) -> Batched:
 
 
 _RULES: dict[str, Callable[..., Any]] = {
-    "getitem": _item,
+    "getitem": _getitem,
     "view_as_real": lambda x: Batched(ts.view_as_real(x.value)),
     "view_as_complex": lambda x: Batched(ts.view_as_complex(x.value)) if x.ndim else refuse("view_as_complex"),
     "real": lambda x: Batched(x.value.real),
@@ -326,14 +305,11 @@ _RULES: dict[str, Callable[..., Any]] = {
     "max": functools.partial(_extreme, "max"),
     "min": functools.partial(_extreme, "min"),
     "prod": _product,
-    "matmul": _matmul,
-    "mm": _of_ranks(2, 2),
-    "mv": _of_ranks(2, 1),
-    "dot": _of_ranks(1, 1),
-    "bmm": _of_ranks(3, 3),
     "linear": _linear,
     **LAYERS,
-    "permute": lambda x, *dims: _permuted(x, _sizes(dims)),
+    **MATRICES,
+    **PLACES,
+    "permute": lambda x, *dims: _permuted(x, sizes_of(dims)),
     "reshape": _reshape,
     "view": _view,
     "flatten": _flatten,
