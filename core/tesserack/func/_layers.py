@@ -14,10 +14,6 @@ from tesserack.ops.registry import operators
 
 __all__ = ["LAYERS"]
 
-# Losses of pairs of elements.
-_LOSSES = ("binary_cross_entropy", "binary_cross_entropy_with_logits", "huber_loss", "kl_div", "l1_loss", "mse_loss",
-           "poisson_nll_loss", "smooth_l1_loss", "soft_margin_loss")  # fmt: skip
-
 
 def _scaled(x: Batched, weight: Any, bias: Any) -> Batched:
     """Times a weight, plus a bias, of the last dims of every entry."""
@@ -272,7 +268,20 @@ LAYERS: dict[str, Callable[..., Any]] = {
     "embedding": _embedding,
     "scaled_dot_product_attention": _attention,
     "prelu": _prelu,
-    **{name: functools.partial(_loss, name) for name in _LOSSES},
+    **{
+        name: functools.partial(_loss, name)
+        for name in (
+            "binary_cross_entropy",
+            "binary_cross_entropy_with_logits",
+            "huber_loss",
+            "kl_div",
+            "l1_loss",
+            "mse_loss",
+            "poisson_nll_loss",
+            "smooth_l1_loss",
+            "soft_margin_loss",
+        )
+    },
     **{name: functools.partial(_classes, name) for name in ("cross_entropy", "nll_loss")},
     "batch_norm": _batch_norm,
     **{

@@ -14,11 +14,6 @@ from tesserack.ops.registry import operators
 
 __all__ = ["MATRICES", "matmul"]
 
-# Of one tensor, whose last two dims are a matrix.
-_OF_MATRICES = ("cholesky", "det", "inverse", "linalg_cholesky", "linalg_det", "linalg_eigh", "linalg_eigvalsh",
-                "linalg_inv", "linalg_matrix_exp", "linalg_matrix_power", "linalg_qr", "linalg_slogdet", "linalg_svd",
-                "linalg_svdvals", "logdet", "slogdet", "tril", "triu")  # fmt: skip
-
 
 def matmul(a: Any, b: Any) -> Batched:
     rows, columns = rank_of(a) == 1, rank_of(b) == 1
@@ -121,7 +116,29 @@ MATRICES: dict[str, Callable[..., Any]] = {
     "mv": _of_ranks(2, 1),
     "dot": _of_ranks(1, 1),
     "bmm": _of_ranks(3, 3),
-    **{name: functools.partial(_of_matrices, name) for name in _OF_MATRICES},
+    **{
+        name: functools.partial(_of_matrices, name)
+        for name in (
+            "cholesky",
+            "det",
+            "inverse",
+            "linalg_cholesky",
+            "linalg_det",
+            "linalg_eigh",
+            "linalg_eigvalsh",
+            "linalg_inv",
+            "linalg_matrix_exp",
+            "linalg_matrix_power",
+            "linalg_qr",
+            "linalg_slogdet",
+            "linalg_svd",
+            "linalg_svdvals",
+            "logdet",
+            "slogdet",
+            "tril",
+            "triu",
+        )
+    },
     **{name: functools.partial(_pair, name) for name in ("cholesky_solve", "linalg_solve_triangular")},
     "linalg_solve": _solve,
     "outer": _outer,
