@@ -2,7 +2,8 @@
 
 A plugin of pytest for ``make test`` and ``make asan`` (``-p tools.schedule``); tests that are run by hand do without.
 
-- ``--one-of N``: of a test of a dozen cases or more, one case in N, others with another commit; ``FULL=1`` runs all.
+- ``--one-of N``: of a test of a dozen cases or more, one case in N, others with another commit; of the tests that start
+  processes and take seconds each one in about N / 2, one of a file at least. ``FULL=1`` runs all.
 - Beside pytest-xdist's ``--dist loadfile``, which begins with the files of most tests: a page whose one test compiles
   for a minute came last, and one process worked alone. Files stay whole, since their fixtures register devices; of
   those that take minutes each test goes by itself.
@@ -40,6 +41,9 @@ LONG = (
     "plugins/serving/tests/",
 )
 
+#: Whose tests start processes and take seconds each.
+DEAR = ("tests/distributed/", "tests/conformance/", "tests/thirdparty/", "tests/examples/")
+
 #: Tests of fewer cases are run whole.
 MANY = 12
 
@@ -50,14 +54,16 @@ def file_of(nodeid: str) -> str:
 
 
 def whose_turn(nodeids: Sequence[str], share: int, seed: int) -> set[str]:
-    """Of each test of many cases one in ``share``, drawn case by case: no dtype or layout is left out as a whole."""
+    """Of each test of many cases one in ``share``, drawn case by case: no dtype or layout is left out as a whole. Of
+    dear ones about half as many are left out, drawn test by test."""
     cases: dict[str, list[str]] = collections.defaultdict(list)
     for nodeid in nodeids:
-        cases[nodeid.partition("[")[0]].append(nodeid)
+        cases[file_of(nodeid) if nodeid.startswith(DEAR) else nodeid.partition("[")[0]].append(nodeid)
     chosen: set[str] = set()
-    for same in cases.values():
-        drawn = [nodeid for nodeid in same if (zlib.crc32(nodeid.encode()) + seed) % share == 0]
-        chosen.update(same if len(same) < MANY else drawn or same[:1])
+    for name, same in cases.items():
+        every, fewest = ((share + 1) // 2, 2) if name.startswith(DEAR) else (share, MANY)
+        drawn = [nodeid for nodeid in same if (zlib.crc32(nodeid.encode()) + seed) % every == 0]
+        chosen.update(same if len(same) < fewest else drawn or same[:1])
     return chosen
 
 

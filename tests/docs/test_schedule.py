@@ -50,6 +50,17 @@ def test_every_case_has_its_turn(schedule: Any) -> None:
     assert schedule.whose_turn(NODES, 1, 5) == set(NODES)
 
 
+def test_dear_files_have_their_turn_test_by_test(schedule: Any) -> None:
+    """One in two of them where it is one in three of many cases; all where it is one in two."""
+    assert [name for name in schedule.DEAR if not (ROOT / name).is_dir()] == []
+    nodes = [f"{schedule.DEAR[0]}a.py::test_{k}" for k in range(20)]
+    turns = [schedule.whose_turn(nodes, 3, seed) for seed in range(2)]
+    assert set.union(*turns) == set(nodes) and not set.intersection(*turns) and all(len(turn) > 3 for turn in turns)
+    assert schedule.whose_turn(nodes, 2, 5) == set(nodes)
+    alone = [f"{schedule.DEAR[0]}b.py::test_alone"]
+    assert all(schedule.whose_turn(alone, 3, seed) == set(alone) for seed in range(9))
+
+
 def test_at_least_one_case_is_left(schedule: Any) -> None:
     assert all(schedule.whose_turn(NODES[:40], 1000, seed) for seed in range(50))
 
