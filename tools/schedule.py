@@ -55,7 +55,7 @@ def file_of(nodeid: str) -> str:
 
 def whose_turn(nodeids: Sequence[str], share: int, seed: int) -> set[str]:
     """Of each test of many cases one in ``share``, drawn case by case: no dtype or layout is left out as a whole. Of
-    dear ones about half as many are left out, drawn test by test."""
+    the tests of dear files one in half as many, rounded up."""
     cases: dict[str, list[str]] = collections.defaultdict(list)
     for nodeid in nodeids:
         cases[file_of(nodeid) if nodeid.startswith(DEAR) else nodeid.partition("[")[0]].append(nodeid)

@@ -6,13 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from tesserack import Tensor
-from tesserack.func._batched import Batched, Unbatchable
+from tesserack.func._batched import Batched, Unbatchable, is_batched
 from tesserack.ops.registry import operators
 
 __all__ = [
     "dim_of",
     "elementwise",
-    "is_batched",
     "many_values",
     "padded",
     "rank_of",
@@ -25,10 +24,6 @@ __all__ = [
 
 def refuse(name: str) -> Any:
     raise Unbatchable(name)
-
-
-def is_batched(x: Any) -> bool:
-    return type(x) is Batched
 
 
 def many_values(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:

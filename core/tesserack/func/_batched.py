@@ -35,6 +35,7 @@ __all__ = [
     "by_rule",
     "draws_refused",
     "entries",
+    "is_batched",
     "lifted",
     "rewrapped",
     "run",
@@ -109,25 +110,25 @@ def _level() -> int:
 
 
 def _memory(value: Any) -> int:
-    while _is_batched(value):
+    while is_batched(value):
         value = value.value
     return int(value._storage_ptr())
 
 
-def _is_batched(x: Any) -> bool:
+def is_batched(x: Any) -> bool:
     return type(x) is Batched
 
 
 def bottom(x: Any) -> Any:
     """The tensor of all entries of all calls of vmap that a tensor is batched in."""
-    while _is_batched(x):
+    while is_batched(x):
         x = x.value
     return x
 
 
 def rewrapped(like: Any, values: Any) -> Any:
     """``values``, of the shape of ``bottom(like)``, batched as ``like`` is."""
-    return Batched(rewrapped(like.value, values), like.level) if _is_batched(like) else values
+    return Batched(rewrapped(like.value, values), like.level) if is_batched(like) else values
 
 
 def lifted(x: Any, level: int | None = None) -> Any:
@@ -135,7 +136,7 @@ def lifted(x: Any, level: int | None = None) -> Any:
     level = len(batching) if level is None else level
     if not level:
         return x
-    if _is_batched(x) and x.level == level:
+    if is_batched(x) and x.level == level:
         return Batched(lifted(x.value, level - 1), level)
     inner = lifted(x, level - 1)
     return Batched(inner.expand((batching[level - 1].batch_size, *inner.shape)), level)
@@ -160,6 +161,8 @@ class Batched:
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is Tensor.__getitem__:  # what all share, by an index of each entry
+            return run(operator.getitem, args, kwargs or {})
         if not isinstance(func, (_native.Operator, _native.OperatorMethod)) and not _rules[0].draws(func):
             raise Unbatchable(str(func))
         return run(func, args, kwargs or {})
@@ -225,7 +228,7 @@ class Batched:
 
     def __getitem__(self, index: Any) -> Any:
         parts = index if isinstance(index, tuple) else (index,)
-        if any(isinstance(part, slice) and any(map(_is_batched, (part.start, part.stop, part.step))) for part in parts):
+        if any(isinstance(part, slice) and any(map(is_batched, (part.start, part.stop, part.step))) for part in parts):
             raise Unbatchable("a slice by tensors")
         return run(operator.getitem, (self, index), {})
 
@@ -283,12 +286,12 @@ def _levelled(args: Any, kwargs: Any) -> tuple[int, int, Any, Any]:
     """The innermost level of the arguments, how many entries it has, and the arguments all of that level: those of
     outer ones are the same for each of its entries."""
     leaves, spec = tree_flatten((args, kwargs))
-    found = [x for x in leaves if _is_batched(x)]
+    found = [x for x in leaves if is_batched(x)]
     level = max(x.level for x in found)
     count = next(int(x.value.shape[0]) for x in found if x.level == level)
     if all(x.level == level for x in found):
         return level, count, args, kwargs
-    lifted = [Batched(x.expand((count, *x.shape)), level) if _is_batched(x) and x.level < level else x for x in leaves]
+    lifted = [Batched(x.expand((count, *x.shape)), level) if is_batched(x) and x.level < level else x for x in leaves]
     return (level, count, *tree_unflatten(lifted, spec))
 
 
@@ -326,12 +329,12 @@ def run(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 
 def _picked(level: int, k: int) -> Callable[[Any], Any]:
-    return lambda x: x.value.select(0, k) if _is_batched(x) and x.level == level else x
+    return lambda x: x.value.select(0, k) if is_batched(x) and x.level == level else x
 
 
 def _apart(level: int) -> Callable[[Any], Any]:
     """The entries of a batched tensor, views that go backward together; None for what all share."""
-    return lambda x: x.value.unbind(0) if _is_batched(x) and x.level == level else None
+    return lambda x: x.value.unbind(0) if is_batched(x) and x.level == level else None
 
 
 def _each(func: Any, level: int, count: int, args: Any, kwargs: Any, state: Whole | None, *, same: bool = False) -> Any:
@@ -340,7 +343,7 @@ def _each(func: Any, level: int, count: int, args: Any, kwargs: Any, state: Whol
     rows: list[Any] = []
     spec: Any = None
     same = same and level <= len(batching) and batching[level - 1].randomness == "same"
-    device = next(bottom(x).device for x in tree_flatten((args, kwargs))[0] if _is_batched(x)) if same else None
+    device = next(bottom(x).device for x in tree_flatten((args, kwargs))[0] if is_batched(x)) if same else None
     before = ts.get_rng_state(device) if same else None
     given, given_spec = tree_flatten((args, kwargs))
     parts_of = list(map(_apart(level), given))
@@ -401,7 +404,7 @@ def _written(func: Any, name: str, level: int, count: int, target: Any, args: An
         return _each(func, level, count, args, kwargs, None)
     state = _state.runs[level]
     targets = target if isinstance(target, (tuple, list)) else (target,)
-    if not all(_is_batched(t) and t.level == level for t in targets):
+    if not all(is_batched(t) and t.level == level for t in targets):
         raise SharedWrite(
             f"vmap: {name}: in-place arithmetic is not possible because there exists a Tensor `other` in the arguments "
             "that has more elements than `self`: a tensor is written to that all entries share, with values that "
@@ -434,9 +437,9 @@ def _refuse_statistics(name: str, args: Any, kwargs: Any) -> None:
     mean, var, training = (
         args[place] if len(args) > place else kwargs.get(key) for place, key in zip(order, keys, strict=True)
     )
-    if not _is_batched(args[0] if args else kwargs.get("input")):
+    if not is_batched(args[0] if args else kwargs.get("input")):
         return  # the statistics of a batch that is the same for every entry
-    if training and any(x is not None and not _is_batched(x) for x in (mean, var)):
+    if training and any(x is not None and not is_batched(x) for x in (mean, var)):
         raise SharedWrite(
             f"{name}: got a batched tensor as input while the running_mean or running_var, which will be updated in "
             "place, were not batched; use track_running_stats=False, or tesserack.func.replace_all_batch_norm_modules_"
@@ -457,7 +460,7 @@ class SharedWrite(RuntimeError):
 
 def by_rule(function: Any, args: tuple[Any, ...]) -> Any:
     """What the ``vmap`` of a custom function makes of its arguments, batched again; NotImplemented if none is."""
-    if not any(_is_batched(arg) for arg in args):
+    if not any(is_batched(arg) for arg in args):
         return NotImplemented
     if function.vmap is not Function.vmap and getattr(function, "generate_vmap_rule", False):
         raise BadOutput(
@@ -466,8 +469,8 @@ def by_rule(function: Any, args: tuple[Any, ...]) -> Any:
     if function.vmap is Function.vmap:
         raise Unbatchable(f"{function.__name__}, a custom function without vmap()")
     level, _, args, _ = _levelled(args, {})
-    in_dims = tuple(0 if _is_batched(arg) else None for arg in args)
-    values = [arg.value if _is_batched(arg) else arg for arg in args]
+    in_dims = tuple(0 if is_batched(arg) else None for arg in args)
+    values = [arg.value if is_batched(arg) else arg for arg in args]
     result, out_dims = function.vmap(batching[-1], in_dims, *values)
 
     def batched(value: Any, dim: Any) -> Any:
@@ -484,7 +487,7 @@ use_vmap_rule(by_rule)
 
 def entries(result: Any, level: int, count: int) -> Any:
     """What a function gave, for each entry: the same for all where it did not depend on them."""
-    if _is_batched(result) and result.level == level:
+    if is_batched(result) and result.level == level:
         return result.value
     if not isinstance(result, Tensor):
         raise NoTensor("a result that is no tensor")

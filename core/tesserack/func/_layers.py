@@ -8,8 +8,8 @@ from collections.abc import Callable
 from typing import Any
 
 import tesserack as ts
-from tesserack.func._aligned import elementwise, is_batched, padded, refuse, spread
-from tesserack.func._batched import Batched, Unbatchable, bottom
+from tesserack.func._aligned import elementwise, padded, refuse, spread
+from tesserack.func._batched import Batched, Unbatchable, bottom, is_batched
 from tesserack.ops.registry import operators
 
 __all__ = ["LAYERS"]
@@ -70,8 +70,10 @@ def _convolution_by_own(
 ) -> Batched:  # fmt: skip
     """The weights of all entries are further channels, in groups of their own where the images are an entry's too."""
     convolve, transposed = operators()[name], "transpose" in name
-    how = inspect.signature(convolve).bind(input, weight, None, *args, **kwargs).arguments
+    names = ("stride", "padding", *(("output_padding", "groups", "dilation") if transposed else ("dilation", "groups")))
+    how: dict[str, Any] = dict(zip(names, args, strict=False)) | kwargs
     groups, count = how.get("groups", 1), len(weight.value)
+    sizes: tuple[int, ...]
     if input.ndim not in (dims + 1, dims + 2) or weight.ndim != dims + 2 or groups < 1 or weight.shape[0] % groups:
         raise Unbatchable(name)  # which the operator refuses
     channels, out = (
@@ -81,16 +83,14 @@ def _convolution_by_own(
         raise Unbatchable(name)
     beside = None if bias is None else bias.value if is_batched(bias) else bias.expand(count, out)
     if is_batched(input):
-        how["input"] = input.value.movedim(0, -dims - 2).flatten(-dims - 2, -dims - 1)
-        how["weight"], how["groups"] = weight.value.flatten(0, 1), groups * count
-        sizes: tuple[int, ...] = (count, out)
+        x, filters = input.value.movedim(0, -dims - 2).flatten(-dims - 2, -dims - 1), weight.value.flatten(0, 1)
+        how["groups"], sizes = groups * count, (count, out)
     else:  # each group of the image's channels meets its filters of all entries
-        sizes = (groups, count, out // groups)
         by_group = weight.value.unflatten(1, (groups, -1)).transpose(0, 1).flatten(0, 2)
-        how["weight"] = weight.value.transpose(0, 1).flatten(1, 2) if transposed else by_group
+        x, filters = input, weight.value.transpose(0, 1).flatten(1, 2) if transposed else by_group
+        sizes = (groups, count, out // groups)
         beside = None if beside is None else beside.unflatten(1, (groups, -1)).transpose(0, 1)
-    how["bias"] = None if beside is None else beside.flatten()
-    found = convolve(**how).unflatten(-dims - 1, sizes)
+    found = convolve(x, filters, None if beside is None else beside.flatten(), **how).unflatten(-dims - 1, sizes)
     if len(sizes) == 3:
         found = found.transpose(-dims - 3, -dims - 2).flatten(-dims - 2, -dims - 1)
     return Batched(found.movedim(-dims - 2, 0))

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from typing import Any
 
 import tesserack as ts
-from tesserack.func._aligned import dim_of, elementwise, is_batched, padded, rank_of, refuse, spread, wrapped
-from tesserack.func._batched import Batched, Unbatchable
+from tesserack.func._aligned import dim_of, elementwise, padded, rank_of, refuse, spread, wrapped
+from tesserack.func._batched import Batched, Unbatchable, is_batched
 from tesserack.ops.registry import operators
 
 __all__ = ["MATRICES", "matmul"]
@@ -70,7 +70,9 @@ def _added(ranks: tuple[int, int], start: Any, a: Any, b: Any, *, beta: Any = 1,
     if (rank_of(a), rank_of(b)) != ranks or beta != 1 or alpha != 1 or a.dtype is not start.dtype:
         raise Unbatchable("a product that is scaled")
     made = matmul(a, b) if is_batched(a) or is_batched(b) else ts.matmul(a, b)
-    if rank_of(start) > rank_of(made) or any(n not in (1, m) for n, m in zip(start.shape[::-1], made.shape[::-1])):  # noqa: B905
+    if rank_of(start) > rank_of(made) or any(
+        n not in (1, m) for n, m in zip(start.shape[::-1], made.shape[::-1], strict=False)
+    ):
         raise Unbatchable("a start that is not spread")
     return elementwise("add", (start, made), {})
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import tesserack as ts
 from tesserack import Tensor
-from tesserack.func._aligned import dim_of, is_batched, padded, rank_of, refuse, sizes_of, spread, wrapped
-from tesserack.func._batched import Batched, Unbatchable
+from tesserack.func._aligned import dim_of, padded, rank_of, refuse, sizes_of, spread, wrapped
+from tesserack.func._batched import Batched, Unbatchable, is_batched
 from tesserack.ops.registry import operators
 
 __all__ = ["PLACES", "at_places"]
@@ -70,13 +70,20 @@ def _index_select(x: Any, dim: int, index: Any) -> Batched:
 
 def _with_dim(name: str, default: int, x: Any, *args: Any, dim: Any = None, **kwargs: Any) -> Any:
     """Along one dim, the last of the numbers before it or named."""
-    before = {"topk": 1, "normalize": 1}.get(name, 0)
+    before = 1 if name == "topk" else 0
     given, rest = list(args[:before]), list(args[before:])
     if dim is None:
         dim = rest.pop(0) if rest else default
     if not is_batched(x) or not x.ndim or any(map(is_batched, (*given, *rest, *kwargs.values()))) or rest:
         raise Unbatchable(name)
     return wrapped(operators()[name](x.value, *given, dim=dim_of(x, dim), **kwargs))
+
+
+def _normalize(x: Any, p: float = 2.0, dim: Any = 1, eps: float = 1e-12) -> Batched:
+    if not is_batched(x) or not x.ndim:
+        raise Unbatchable("normalize")
+    dims = dim_of(x, dim) if isinstance(dim, int) else tuple(dim_of(x, d) for d in dim)
+    return Batched(operators()["normalize"](x.value, p, dims, eps))
 
 
 def _turned(name: str, x: Any, *args: Any, dims: Any = None) -> Batched:
@@ -183,7 +190,7 @@ PLACES: dict[str, Callable[..., Any]] = {
     "index_select": _index_select,
     "topk": functools.partial(_with_dim, "topk", -1),
     "glu": functools.partial(_with_dim, "glu", -1),
-    "normalize": functools.partial(_with_dim, "normalize", 1),
+    "normalize": _normalize,
     **{name: functools.partial(_turned, name) for name in ("flip", "roll")},
     "diff": _diff,
     "diag_embed": _diag_embed,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import re
 from collections.abc import Callable
 from typing import Any
@@ -14,7 +15,6 @@ from tesserack.func import _draws
 from tesserack.func._aligned import (
     dim_of,
     elementwise,
-    is_batched,
     many_values,
     padded,
     rank_of,
@@ -22,7 +22,7 @@ from tesserack.func._aligned import (
     sizes_of,
     wrapped,
 )
-from tesserack.func._batched import Batched, Unbatchable, bottom, rewrapped
+from tesserack.func._batched import Batched, Unbatchable, bottom, is_batched, rewrapped
 from tesserack.func._layers import LAYERS
 from tesserack.func._matrices import MATRICES, matmul
 from tesserack.func._places import PLACES, at_places
@@ -103,12 +103,27 @@ def _viewed(name: str, x: Any, *args: Any, **kwargs: Any) -> Any:
     return spread(found) if isinstance(found, Tensor) else tuple(map(spread, found))
 
 
+def _takes(rule: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    try:
+        inspect.signature(rule).bind(*args, **kwargs)
+    except TypeError:
+        return False
+    return True
+
+
 def _by_rule(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     rule = _RULES.get(name)
     if rule is not None:
-        return rule(*args, **kwargs)
+        try:
+            return rule(*args, **kwargs)
+        except TypeError:
+            if _takes(rule, args, kwargs):
+                raise
+            raise Unbatchable(name) from None  # arguments by other names than the rule's
     if name in _pointwise():
         return elementwise(name, args, kwargs)
+    if not args:
+        raise Unbatchable(name)  # all by name
     if name in _with_dims(many=True):
         return _reduced(name, *args, **kwargs)
     if name in _with_dims(many=False):

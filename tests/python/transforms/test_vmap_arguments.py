@@ -131,7 +131,10 @@ def test_weights_of_each_entry_convolve_at_once(groups: int, monkeypatch: pytest
     images = ts.tensor(numbers.random((5, 3, 4, 6, 6)))
     weights, biases = ts.tensor(numbers.random((5, 2, 4 // groups, 3, 3))), ts.tensor(numbers.random((5, 2)))
 
+    calls: list[int] = []
+
     def loss(weight: Any, bias: Any, image: Any) -> Any:
+        calls.append(1)
         return F.conv2d(image, weight, bias, padding=1, groups=groups).sin().sum()
 
     gradients = ts.func.grad(loss, (0, 1, 2))
@@ -139,7 +142,9 @@ def test_weights_of_each_entry_convolve_at_once(groups: int, monkeypatch: pytest
         if not any(dim == 0 for dim in dims):
             continue
         given = [x[0] if dim is None else x for x, dim in zip((weights, biases, images), dims, strict=True)]
+        calls.clear()
         found = ts.vmap(gradients, dims)(*given)
+        assert len(calls) == 1, "the function is called once for all"
         for k in range(5):
             entry = [x if dim is None else x[k] for x, dim in zip(given, dims, strict=True)]
             for got, want in zip(found, gradients(*entry), strict=True):

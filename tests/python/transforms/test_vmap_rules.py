@@ -73,7 +73,9 @@ def check(function: Callable[..., Any], *given: ts.Tensor, monkeypatch: pytest.M
     leaves = [x.detach().clone().requires_grad_(x.is_floating_point()) for x in given]
     expected = ts.stack([function(*entry) for entry in zip(*leaves, strict=True)])
     monkeypatch.setattr("tesserack.func._batched.Fallback.enabled", False)
-    found = ts.vmap(function)(*leaves)
+    calls = []
+    found = ts.vmap(lambda *entries: calls.append(1) or function(*entries))(*leaves)
+    assert len(calls) == 1, "the function is called once for all"
     assert found.dtype is expected.dtype
     np.testing.assert_allclose(found.detach().numpy(), expected.detach().numpy(), rtol=1e-10, atol=1e-12)
     if expected.requires_grad:
