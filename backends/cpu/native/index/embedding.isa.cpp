@@ -136,26 +136,27 @@ void embedding_backward(const Call& call) {
   });
 }
 
-// Of positions in bags one after another: where each bag begins, and where the last ends.
-std::vector<int64_t> bag_starts(const char* op, const int64_t* bags, int64_t count, int64_t n) {
-  std::vector<int64_t> start(static_cast<size_t>(n) + 1, 0);
-  for (int64_t i = 0; i < count; ++i) {
-    if (bags[i] < 0 || bags[i] >= n || (i > 0 && bags[i] < bags[i - 1]))
-      backend::fail(TS_INDEX_ERROR, "%s: expected bags from 0 to %lld in order, got %lld at %lld", op,
-                    static_cast<long long>(n - 1), static_cast<long long>(bags[i]), static_cast<long long>(i));
-    ++start[static_cast<size_t>(bags[i]) + 1];
-  }
-  for (size_t bag = 0; bag < static_cast<size_t>(n); ++bag) start[bag + 1] += start[bag];
+// Where bags of `count` positions begin, in order, and where the last ends.
+std::vector<int64_t> bag_starts(const Tensor& starts, int64_t count) {
+  const int64_t n = starts.numel();
+  std::vector<int64_t> start(starts.data<int64_t>(), starts.data<int64_t>() + n);
+  if (!std::is_sorted(start.begin(), start.end())) std::sort(start.begin(), start.end());
+  const bool all = n == 0 ? count == 0 : start.front() == 0 && start.back() <= count;
+  if (!all)
+    backend::fail(TS_INDEX_ERROR,
+                  "embedding_bag: expected bags that begin from 0 to %lld, the first at 0, got %lld to %lld",
+                  static_cast<long long>(count), static_cast<long long>(n > 0 ? start.front() : 0),
+                  static_cast<long long>(n > 0 ? start.back() : 0));
+  start.push_back(count);
   return start;
 }
 
-// inputs: table (rows, width), int64 indices (n), int64 bags (n) in order, scale (n) or none; outputs: sums (bags,
-// width)
+// inputs: table (rows, width), int64 indices (n), int64 starts (bags), scale (n) or none; outputs: sums (bags, width)
 void bag_sums(const Call& call) {
   const Tensor out = call.out(0), table = call.in(0), indices = call.in(1);
   const int64_t bags = out.size(0), rows = table.size(0), width = table.size(1), count = indices.numel();
   const int64_t* const at = indices.data<int64_t>();
-  const std::vector<int64_t> start = bag_starts("embedding_bag", call.in(2).data<int64_t>(), count, bags);
+  const std::vector<int64_t> start = bag_starts(call.in(2), count);
   for (int64_t i = 0; i < count; ++i) checked_index("embedding_bag", at[i], 0, rows);
   switch_float(call.op(), table.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
@@ -184,13 +185,13 @@ void take_row(const T* __restrict row, int64_t at, int64_t width, Accumulator<T>
   }
 }
 
-// inputs: table (rows, width), int64 indices (n), int64 bags (n) in order; outputs: maxima (bags, width), zero of empty
+// inputs: table (rows, width), int64 indices (n), int64 starts (bags); outputs: maxima (bags, width), zero of empty
 // bags, and the row of each, -1 of those
 void bag_maxima(const Call& call) {
   const Tensor out = call.out(0), table = call.in(0), indices = call.in(1);
   const int64_t bags = out.size(0), rows = table.size(0), width = table.size(1), count = indices.numel();
   const int64_t* const at = indices.data<int64_t>();
-  const std::vector<int64_t> start = bag_starts("embedding_bag", call.in(2).data<int64_t>(), count, bags);
+  const std::vector<int64_t> start = bag_starts(call.in(2), count);
   for (int64_t i = 0; i < count; ++i) checked_index("embedding_bag", at[i], 0, rows);
   switch_float(call.op(), table.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
@@ -215,18 +216,21 @@ void bag_maxima(const Call& call) {
   });
 }
 
-// inputs: grad (bags, width), int64 indices (n), int64 bags (n) in order, scale (n) or none; outputs: (rows, width)
+// inputs: grad (bags, width), int64 indices (n), int64 starts (bags), scale (n) or none; outputs: (rows, width)
 void bag_sums_backward(const Call& call) {
   const Tensor grad = call.in(0), indices = call.in(1);
-  const int64_t count = indices.numel(), n = grad.size(0);
-  const int64_t* const bags = call.in(2).data<int64_t>();
+  const int64_t count = indices.numel();
+  const std::vector<int64_t> start = bag_starts(call.in(2), count);
+  std::vector<int64_t> bags(static_cast<size_t>(count));
+  for (size_t bag = 0; bag + 1 < start.size(); ++bag)
+    std::fill(bags.begin() + start[bag], bags.begin() + start[bag + 1], static_cast<int64_t>(bag));
   Occurrences found(indices.data<int64_t>(), count, call.out(0).size(0), -1);
   switch_float(call.op(), grad.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
     std::vector<T> scale;
     if (call.has_in(3))
       for (const int64_t i : found.order) scale.push_back(call.in(3).data<T>()[i]);
-    for (int64_t& i : found.order) i = checked_index("embedding_bag", bags[i], 0, n);
+    for (int64_t& i : found.order) i = bags[static_cast<size_t>(i)];
     add_table_gradients<T>(call, found, scale.empty() ? nullptr : scale.data());
   });
 }

@@ -52,18 +52,25 @@ int64_t checked_end(const Tensor& offsets, int64_t n, bool include_last_offset) 
 }
 
 // The bag of each of n positions, the last one that starts at or before it: how many have started, less one.
-Tensor bags_of(const Tensor& offsets, int64_t n) {
-  const Device device = offsets.device();
-  Tensor starts = ops::to_dtype(offsets, DType::Int64), none = ops::zeros(Dims{n + 1}, DType::Int64, device);
+Tensor bags_of(const Tensor& starts, int64_t n) {
+  const Device device = starts.device();
+  Tensor none = ops::zeros(Dims{n + 1}, DType::Int64, device);
   Tensor started = ops::index_add(none, int64_t{0}, starts, ops::ones(starts.sizes(), DType::Int64, device));
   return ops::sub(ops::cumsum(ops::narrow(started, int64_t{0}, int64_t{0}, n), int64_t{0}), Scalar(1));
 }
 
-// How many rows each bag keeps, as a column.
-Tensor counts_of(const Tensor& kept, const Tensor& bags, int64_t n) {
+// How many of `count` rows are in each bag, as a column.
+Tensor counts_of(const Tensor& starts, int64_t count) {
+  Tensor begins = ops::sort.multi<2>(starts, int64_t{0})[0];
+  Tensor end = ops::full(Dims{1}, Scalar(count), DType::Int64, starts.device());
+  const std::vector<Tensor> ends{ops::slice(begins, int64_t{0}, int64_t{1}, starts.numel(), int64_t{1}), end};
+  return ops::unsqueeze(ops::sub(ops::cat(ends, int64_t{0}), begins), int64_t{-1});
+}
+
+// The same of those that are kept, which have ones.
+Tensor kept_counts(const Tensor& kept, const Tensor& bags, int64_t n) {
   Tensor zeros = ops::zeros(Dims{n}, DType::Int64, bags.device());
-  Tensor ones = kept.defined() ? kept : ops::ones(bags.sizes(), DType::Int64, bags.device());
-  return ops::unsqueeze(ops::index_add(zeros, int64_t{0}, bags, ones), int64_t{-1});
+  return ops::unsqueeze(ops::index_add(zeros, int64_t{0}, bags, kept), int64_t{-1});
 }
 
 // --- sums of bags whose rows all count -------------------------------------------------------------------------------
@@ -72,50 +79,54 @@ const Op sums_op("_bag_sums"), table_gradient_op("_bag_sums_backward");
 
 Tensor as_column(const Tensor& t) { return ops::unsqueeze(t, int64_t{-1}); }
 
-Tensor bag_sums_rule(const Tensor& weight, const Tensor& indices, const Tensor& bags, const Tensor& scale, int64_t n) {
-  const bool fits = weight.ndim() == 2 && indices.ndim() == 1 && same(bags.sizes(), indices.sizes()) &&
-                    indices.dtype() == DType::Int64 && bags.dtype() == DType::Int64 && n >= 0;
-  TS_CHECK(fits && (!scale.defined() || (same(scale.sizes(), indices.sizes()) && scale.dtype() == weight.dtype())),
-           kEmbeddingBagName,
-           ": expected a table (num, dim), int64 indices and bags of one shape and per_sample_weights of the ",
-           "table's dtype ", weight.dtype(), ", got ", weight.sizes(), ", ", indices.sizes(), ", ", bags.sizes());
-  return outline(Dims{n, weight.size(1)}, weight.dtype(), weight.device());
+Tensor bag_sums_rule(const Tensor& weight, const Tensor& indices, const Tensor& starts, const Tensor& scale) {
+  const bool fits = weight.ndim() == 2 && indices.ndim() == 1 && starts.ndim() == 1 &&
+                    indices.dtype() == DType::Int64 && starts.dtype() == DType::Int64;
+  TS_CHECK(
+      fits && (!scale.defined() || (same(scale.sizes(), indices.sizes()) && scale.dtype() == weight.dtype())),
+      kEmbeddingBagName,
+      ": expected a table (num, dim), one-dimensional int64 indices and starts of bags, and per_sample_weights of the ",
+      "table's dtype ", weight.dtype(), ", got ", weight.sizes(), ", ", indices.sizes(), ", ", starts.sizes());
+  return outline(Dims{starts.numel(), weight.size(1)}, weight.dtype(), weight.device());
 }
-Tensor bag_sums(const Tensor& weight, const Tensor& indices, const Tensor& bags, const Tensor& scale, int64_t n) {
+Tensor bag_sums(const Tensor& weight, const Tensor& indices, const Tensor& starts, const Tensor& scale) {
   static const Op embedding("embedding");
+  Tensor bags = bags_of(starts, indices.numel());
   Tensor rows = embedding(indices, weight);
   if (scale.defined()) rows = ops::mul(rows, as_column(scale));
-  return ops::index_add(ops::zeros(Dims{n, weight.size(1)}, weight.dtype(), weight.device()), int64_t{0}, bags, rows);
+  Tensor zeros = ops::zeros(Dims{starts.numel(), weight.size(1)}, weight.dtype(), weight.device());
+  return ops::index_add(zeros, int64_t{0}, bags, rows);
 }
 
 Tensor table_gradient_rule(const Tensor& grad, const Tensor&, const Tensor&, const Tensor&, int64_t rows) {
   return outline(Dims{rows, grad.size(1)}, grad.dtype(), grad.device());
 }
-Tensor table_gradient(const Tensor& grad, const Tensor& indices, const Tensor& bags, const Tensor& scale,
+Tensor table_gradient(const Tensor& grad, const Tensor& indices, const Tensor& starts, const Tensor& scale,
                       int64_t rows) {
   static const Op embedding_backward("embedding_backward");
-  Tensor each = ops::index_select(grad, int64_t{0}, bags);
+  Tensor each = ops::index_select(grad, int64_t{0}, bags_of(starts, indices.numel()));
   if (scale.defined()) each = ops::mul(each, as_column(scale));
   return embedding_backward(each, indices, rows, int64_t{-1});
 }
 
 // Of each position, the product of its row of the table with its bag's of the sums.
-Tensor scale_gradient(const Tensor& table, const Tensor& indices, const Tensor& bags, const Tensor& sums) {
+Tensor scale_gradient(const Tensor& table, const Tensor& indices, const Tensor& starts, const Tensor& sums) {
   int64_t across[] = {1};
+  Tensor bags = bags_of(starts, indices.numel());
   Tensor rows = ops::index_select(table, int64_t{0}, indices), of_bags = ops::index_select(sums, int64_t{0}, bags);
   return ops::sum_dim(ops::mul(rows, of_bags), IntSpan(across));
 }
 
 // Each is the transpose of the other.
 void bag_sums_gradient(GradContext& c) {
-  Tensor indices = c.arg(1), bags = c.arg(2), scale = c.arg(3);
-  if (c.needs(0)) c.set(0, table_gradient_op(c.grad(), indices, bags, scale, c.sizes(0)[0]));
-  if (scale.defined() && c.needs(3)) c.set(3, scale_gradient(c.arg(0), indices, bags, c.grad()));
+  Tensor indices = c.arg(1), starts = c.arg(2), scale = c.arg(3);
+  if (c.needs(0)) c.set(0, table_gradient_op(c.grad(), indices, starts, scale, c.sizes(0)[0]));
+  if (scale.defined() && c.needs(3)) c.set(3, scale_gradient(c.arg(0), indices, starts, c.grad()));
 }
 void table_gradient_gradient(GradContext& c) {
-  Tensor indices = c.arg(1), bags = c.arg(2), scale = c.arg(3);
-  if (c.needs(0)) c.set(0, sums_op(c.grad(), indices, bags, scale, c.sizes(0)[0]));
-  if (scale.defined() && c.needs(3)) c.set(3, scale_gradient(c.grad(), indices, bags, c.arg(0)));
+  Tensor indices = c.arg(1), starts = c.arg(2), scale = c.arg(3);
+  if (c.needs(0)) c.set(0, sums_op(c.grad(), indices, starts, scale));
+  if (scale.defined() && c.needs(3)) c.set(3, scale_gradient(c.grad(), indices, starts, c.arg(0)));
 }
 
 // --- maxima ----------------------------------------------------------------------------------------------------------
@@ -123,15 +134,16 @@ void table_gradient_gradient(GradContext& c) {
 using Two = std::tuple<Tensor, Tensor>;
 const Op maxima_op("_bag_maxima");
 
-Two bag_maxima_rule(const Tensor& weight, const Tensor& indices, const Tensor& bags, int64_t n) {
-  Tensor values = bag_sums_rule(weight, indices, bags, Tensor(), n);
+Two bag_maxima_rule(const Tensor& weight, const Tensor& indices, const Tensor& starts) {
+  Tensor values = bag_sums_rule(weight, indices, starts, Tensor());
   return {values, outline(values.sizes(), DType::Int64, weight.device())};
 }
 // By the sorted order of each bag's rows: the first of those that equal the maximum.
-Two bag_maxima(const Tensor& weight, const Tensor& indices, const Tensor& bags, int64_t n) {
+Two bag_maxima(const Tensor& weight, const Tensor& indices, const Tensor& starts) {
   static const Op embedding("embedding"), index_reduce("index_reduce");
-  const Dims sizes{n, weight.size(1)};
+  const Dims sizes{starts.numel(), weight.size(1)};
   const int64_t count = indices.numel();
+  Tensor bags = bags_of(starts, count);
   Tensor zeros = ops::zeros(sizes, weight.dtype(), weight.device()), rows = embedding(indices, weight);
   Tensor values = index_reduce(zeros, int64_t{0}, bags, rows, "amax", false);
   Tensor most = ops::index_select(values, int64_t{0}, bags);
@@ -152,18 +164,20 @@ void bag_maxima_gradient(GradContext& c) {
 }
 
 // Without the rows in memory; undefined where they have to be: padding, means of halves.
-Tensor reduce_at_once(const Tensor& at, const Tensor& weight, const Tensor& bags, const Tensor& scale, int64_t n,
+Tensor reduce_at_once(const Tensor& at, const Tensor& weight, const Tensor& starts, const Tensor& scale,
                       const char* mode) {
   const bool mean = !std::strcmp(mode, "mean"), wide = accumulate_type(weight) == weight.dtype();
-  if (!std::strcmp(mode, "max")) return std::get<0>(maxima_op.multi<2>(weight, at, bags, n));
+  if (!std::strcmp(mode, "max")) return std::get<0>(maxima_op.multi<2>(weight, at, starts));
   if ((mean && !wide) || (scale.defined() && scale.dtype() != weight.dtype())) return {};
-  Tensor sums = sums_op(weight, at, bags, scale.defined() ? ops::reshape(scale, Dims{-1}) : Tensor(), n);
-  return mean ? ops::div(sums, ops::clamp(counts_of(Tensor(), bags, n), Scalar(1))) : sums;
+  Tensor sums = sums_op(weight, at, starts, scale.defined() ? ops::reshape(scale, Dims{-1}) : Tensor());
+  return mean ? ops::div(sums, ops::clamp(counts_of(starts, at.numel()), Scalar(1))) : sums;
 }
 
 // `kept` is 1 for rows that count and 0 for padding; undefined where all do.
-Tensor reduce_bags(const Tensor& all_rows, const Tensor& kept, const Tensor& bags, int64_t n, const char* mode) {
+Tensor reduce_bags(const Tensor& all_rows, const Tensor& kept, const Tensor& starts, const char* mode) {
   static const Op index_reduce("index_reduce");
+  const int64_t n = starts.numel();
+  Tensor bags = bags_of(starts, all_rows.size(0));
   bool maximum = !std::strcmp(mode, "max");
   Tensor rows = all_rows, padding = kept.defined() ? ops::unsqueeze(ops::eq(kept, 0), int64_t{-1}) : Tensor();
   if (kept.defined()) rows = ops::masked_fill(rows, padding, maximum ? -std::numeric_limits<double>::infinity() : 0.0);
@@ -172,11 +186,12 @@ Tensor reduce_bags(const Tensor& all_rows, const Tensor& kept, const Tensor& bag
   Tensor zeros = ops::zeros(Dims{n, rows.size(1)}, rows.dtype(), rows.device());
   if (maximum) {
     Tensor most = index_reduce(zeros, int64_t{0}, bags, rows, "amax", false);
-    return kept.defined() ? ops::masked_fill(most, ops::eq(counts_of(kept, bags, n), 0), 0.0) : most;
+    return kept.defined() ? ops::masked_fill(most, ops::eq(kept_counts(kept, bags, n), 0), 0.0) : most;
   }
   Tensor sums = ops::index_add(zeros, int64_t{0}, bags, rows);
   if (!std::strcmp(mode, "sum")) return sums;
-  Tensor means = ops::div(sums, ops::clamp(counts_of(kept, bags, n), Scalar(1)));
+  Tensor counts = kept.defined() ? kept_counts(kept, bags, n) : counts_of(starts, all_rows.size(0));
+  Tensor means = ops::div(sums, ops::clamp(counts, Scalar(1)));
   return ops::to_dtype(means, all_rows.dtype());
 }
 
@@ -188,11 +203,11 @@ Tensor reduce_equal_bags(const Tensor& rows, IntSpan bags, const char* mode) {
   return !std::strcmp(mode, "sum") ? ops::sum_dim(each, IntSpan(of_bag)) : ops::mean_dim(each, IntSpan(of_bag));
 }
 
-Tensor bags_of_rows(const Tensor& input) {
-  int64_t sizes[] = {input.size(0), input.size(1)};
-  Tensor column =
-      ops::unsqueeze(ops::arange(int64_t{0}, sizes[0], int64_t{1}, DType::Int64, input.device()), int64_t{1});
-  return ops::reshape(ops::expand(column, IntSpan(sizes)), Dims{-1});
+// Of bags that are the rows of a matrix.
+Tensor row_starts(const Tensor& input) {
+  const int64_t n = input.size(0), width = input.size(1);
+  if (width == 0) return ops::zeros(Dims{n}, DType::Int64, input.device());
+  return ops::arange(int64_t{0}, n * width, width, DType::Int64, input.device());
 }
 
 Tensor embedding_bag(const Tensor& input, const Tensor& weight, const Tensor& offsets, const char* mode,
@@ -205,13 +220,14 @@ Tensor embedding_bag(const Tensor& input, const Tensor& weight, const Tensor& of
   TS_CHECK(weight.ndim() == 2, kEmbeddingBagName, ": 'weight' must be 2-D, got shape ", weight.sizes());
   int64_t n = offsets.defined() ? offsets.numel() - include_last_offset : input.size(0), table = weight.size(0);
   TS_CHECK(n >= 0, kEmbeddingBagName, ": include_last_offset needs at least one offset");
-  Tensor at = ops::reshape(ops::to_dtype(input, DType::Int64), Dims{-1}), kept, scale = sample_weights,
-         starts = offsets;
+  Tensor at = ops::reshape(ops::to_dtype(input, DType::Int64), Dims{-1}), kept, scale = sample_weights, starts;
   if (offsets.defined()) {
     const int64_t end = checked_end(offsets, at.numel(), include_last_offset);
     if (end < at.numel() && scale.defined()) scale = ops::narrow(scale, int64_t{0}, int64_t{0}, end);
     at = ops::slice(at, int64_t{0}, int64_t{0}, end, int64_t{1});
-    starts = ops::slice(offsets, int64_t{0}, int64_t{0}, n, int64_t{1});
+    starts = ops::to_dtype(ops::slice(offsets, int64_t{0}, int64_t{0}, n, int64_t{1}), DType::Int64);
+  } else {
+    starts = row_starts(input);
   }
   const bool equal = !offsets.defined() && !padding_idx && input.numel() > 0;
   if (padding_idx) {
@@ -220,40 +236,39 @@ Tensor embedding_bag(const Tensor& input, const Tensor& weight, const Tensor& of
     int64_t skip = *padding_idx < 0 ? *padding_idx + table : *padding_idx;
     kept = ops::to_dtype(ops::ne(at, Scalar(skip)), DType::Int64);
   }
-  Tensor bags = offsets.defined() ? bags_of(starts, at.numel()) : bags_of_rows(input);
   if (!kept.defined())
-    if (Tensor sums = reduce_at_once(at, weight, bags, scale, n, mode); sums.defined()) return sums;
+    if (Tensor sums = reduce_at_once(at, weight, starts, scale, mode); sums.defined()) return sums;
   Tensor rows = embedding(at, weight);
   if (scale.defined()) rows = ops::mul(rows, ops::reshape(scale, Dims{-1, 1}));
   if (equal) return reduce_equal_bags(rows, input.sizes(), mode);
-  return reduce_bags(rows, kept, bags, n, mode);
+  return reduce_bags(rows, kept, starts, mode);
 }
 
 } // namespace
 
 TS_OPERATORS(embedding_bag) {
-  def("_bag_maxima(Tensor weight, Tensor indices, Tensor bags, int n) -> (Tensor, Tensor)")
+  def("_bag_maxima(Tensor weight, Tensor indices, Tensor starts) -> (Tensor, Tensor)")
       .rule<bag_maxima_rule>()
-      .kernel("bag_maxima", "weight indices bags: contiguous", "")
+      .kernel("bag_maxima", "weight indices starts: contiguous", "")
       .decompose<bag_maxima>()
       .saves("result1")
       .gradient(bag_maxima_gradient)
       .hidden()
-      .doc("Maxima of rows of weight (num, dim) at indices by the bag of each, in order: (n, dim), zero of empty bags, "
-           "and the first row that has each, -1 of those.");
-  def("_bag_sums(Tensor weight, Tensor indices, Tensor bags, Tensor? scale, int n) -> Tensor")
+      .doc("Maxima of rows of weight (num, dim) at indices in bags that begin at starts (n): (n, dim), zero of empty "
+           "bags, and the first row that has each, -1 of those.");
+  def("_bag_sums(Tensor weight, Tensor indices, Tensor starts, Tensor? scale) -> Tensor")
       .rule<bag_sums_rule>()
-      .kernel("bag_sums", "weight indices bags scale: contiguous", "n")
+      .kernel("bag_sums", "weight indices starts scale: contiguous", "")
       .decompose<bag_sums>()
-      .saves("weight indices bags scale")
+      .saves("weight indices starts scale")
       .gradient(bag_sums_gradient)
       .hidden()
-      .doc("Sums of rows of weight (num, dim) at indices, times scale, by the bag of each, in order: (n, dim).");
-  def("_bag_sums_backward(Tensor grad, Tensor indices, Tensor bags, Tensor? scale, int rows) -> Tensor")
+      .doc("Sums of rows of weight (num, dim) at indices, times scale, in bags that begin at starts (n): (n, dim).");
+  def("_bag_sums_backward(Tensor grad, Tensor indices, Tensor starts, Tensor? scale, int rows) -> Tensor")
       .rule<table_gradient_rule>()
-      .kernel("bag_sums_backward", "grad indices bags scale: contiguous", "rows")
+      .kernel("bag_sums_backward", "grad indices starts scale: contiguous", "rows")
       .decompose<table_gradient>()
-      .saves("grad indices bags scale")
+      .saves("grad indices starts scale")
       .gradient(table_gradient_gradient)
       .hidden()
       .doc("Gradient of _bag_sums by its table: rows of grad added up by index.");
