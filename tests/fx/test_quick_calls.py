@@ -245,3 +245,42 @@ def test_what_is_compiled_is_let_go() -> None:
     gone = made()
     gc.collect()
     assert gone[0]() is None and gone[1]() is None
+
+
+class Counting(nn.Module):
+    """What it does cannot be proved by its code alone: each run is looked at, step by step."""
+
+    def __init__(self, fails: bool = False) -> None:
+        super().__init__()
+        self.count, self.fails = 0, fails
+
+    def forward(self, x: ts.Tensor) -> ts.Tensor:
+        self.count += 1
+        if self.fails and self.count > 1:
+            raise LookupError("as asked")
+        return x * 2 + self.count
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_looking_at_a_run_leaves_the_collector_of_garbage_alone(enabled: bool) -> None:
+    """A collection of all there is takes a second where a program holds millions of objects."""
+    whole: list[str] = []
+
+    def told(phase: str, about: dict[str, int]) -> None:
+        if about["generation"] == 2:
+            whole.append(phase)
+
+    compiled, failing = ts.compile(Counting()), ts.compile(Counting(fails=True))
+    before = gc.isenabled()
+    gc.collect()
+    (gc.enable if enabled else gc.disable)()
+    gc.callbacks.append(told)
+    try:
+        assert [float(compiled(ts.tensor(1.0))) for _ in range(4)] == [3, 4, 5, 6]
+        failing(ts.tensor(1.0))
+        with pytest.raises(LookupError, match="as asked"):
+            failing(ts.tensor(1.0))
+        assert not whole and gc.isenabled() == enabled
+    finally:
+        gc.callbacks.remove(told)
+        (gc.enable if before else gc.disable)()

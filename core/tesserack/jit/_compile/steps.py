@@ -43,6 +43,7 @@ class Steps:
         self.catchers: set[types.CodeType] = set()  # what goes on after errors of operators
         self._count = 0
         self._old: Any = None  # the objects that there were
+        self._collects = False
 
     @staticmethod
     def possible() -> bool:
@@ -50,7 +51,8 @@ class Steps:
         return sys.gettrace() is None and not gc.get_freeze_count()
 
     def __enter__(self) -> Steps:
-        gc.collect()  # what is garbage would give its place to what the run makes
+        self._collects = gc.isenabled()
+        gc.disable()  # what is garbage would give its place to what the run makes
         self._old = _native._Existing()
         _begin(self)
         sys.settrace(self._enters)
@@ -59,6 +61,8 @@ class Steps:
     def __exit__(self, *exc: object) -> None:
         sys.settrace(None)
         _end(self)
+        if self._collects:
+            gc.enable()
 
     def is_new(self, value: Any) -> bool:
         """Whether an object with attributes, or a container, was made in this run."""
@@ -148,7 +152,8 @@ class Steps:
         cls = type(owner)
         own = (Tensor, type, types.ModuleType, types.FunctionType, _native._CompiledFunction)
         plain = not isinstance(owner, own) and not is_ours(cls)
-        if plain and bool(cls.__flags__ & (1 << 9)) and self.is_new(owner):
+        known = id(owner) in self.known  # and kept alive
+        if plain and bool(cls.__flags__ & (1 << 9)) and not known and self.is_new(owner):
             return
         if isinstance(owner, _native.FunctionCtx):  # each call has one
             return
@@ -158,7 +163,7 @@ class Steps:
         if not (isinstance(owner, Module) or (plain and is_written(cls))):
             told = f"{where} sets the attribute {name!r} of an object of class {cls.__qualname__}"
             self.watch.refuse(told, passing=plain, own=True)  # it may lie where another one was
-        elif id(owner) not in self.known:
+        elif not known:
             told = f"{where} sets the attribute {name!r} of what was not known to be read"
             self.watch.refuse(told, passing=True, own=True)
 
