@@ -20,6 +20,11 @@ PYTHON ?= python3
 VENV ?= .venv
 TORCH ?= torch==2.13.0
 
+# What Python compiles is kept, also where the environment forbids it beside the sources: tests start hundreds of
+# processes.
+export PYTHONDONTWRITEBYTECODE :=
+export PYTHONPYCACHEPREFIX ?= $(CURDIR)/build/pycache
+
 PY := $(VENV)/bin/python
 # Without make's flags: of the slots that `make -j` shares out, ninja would find the names alone, and give up.
 PIP := MAKEFLAGS= $(PY) -m pip --quiet --disable-pip-version-check

@@ -85,8 +85,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=sorted(dropped, key=lambda item: item.nodeid))
         items[:] = [item for item in items if item not in dropped]
     kept = sorted((item for item in kit if item not in dropped), key=lambda item: selection.in_order(item, real))
-    others = [item for item in items if item not in set(kept)]
-    items[:] = [*others, *kept]
+    moved = set(kept)
+    items[:] = [*(item for item in items if item not in moved), *kept]
     unused = selection.expect([*kept, *represented], config.getoption("--tesserack-expected-failures"))
     if _LOG in config.stash:
         config.stash[_LOG].collected(kept, unused)
