@@ -205,9 +205,8 @@ Tensor reduce_equal_bags(const Tensor& rows, IntSpan bags, const char* mode) {
 
 // Of bags that are the rows of a matrix.
 Tensor row_starts(const Tensor& input) {
-  const int64_t n = input.size(0), width = input.size(1);
-  if (width == 0) return ops::zeros(Dims{n}, DType::Int64, input.device());
-  return ops::arange(int64_t{0}, n * width, width, DType::Int64, input.device());
+  Tensor rows = ops::arange(int64_t{0}, input.size(0), int64_t{1}, DType::Int64, input.device());
+  return ops::mul(rows, Scalar(input.size(1)));
 }
 
 Tensor embedding_bag(const Tensor& input, const Tensor& weight, const Tensor& offsets, const char* mode,
