@@ -7,6 +7,7 @@ import functools
 import importlib.util
 import itertools
 import math
+import types
 from collections.abc import Callable
 from pathlib import Path
 
@@ -127,6 +128,17 @@ def test_globals_that_change() -> None:
     compiled = ts.compile(in_a_global, fullgraph=True)
     before = _counted
     assert [compiled(ts.ones(1)).item() for _ in range(8)] == [before + k for k in range(1, 9)]
+
+
+def test_functions_of_a_module_that_is_imported_where_the_function_is_made() -> None:
+    made = types.ModuleType("made_here")
+    made.__dict__.update(first=lambda x: x.sin(), second=lambda x: x.cos() * 2)
+
+    def both(x: ts.Tensor) -> ts.Tensor:
+        return made.second(made.first(x))
+
+    compiled = ts.compile(both, fullgraph=True)
+    assert all(compiled(X).equal(both(X)) for _ in range(3))
 
 
 def test_what_no_graph_of_pytorch_follows_is_refused() -> None:

@@ -94,6 +94,51 @@ def globals_as_a_dict():
     return Case(f, lambda: space.update(scale=7.0), captured=False)
 
 
+def closed_over(name):
+    """Names at a module that a function and one made in it close over; that of a library is known by its name."""
+    made, inner = types.ModuleType(name), types.ModuleType("made_inside")
+    made.factor, made.function, made.inner, inner.factor = 2.0, lambda x: x + 1, inner, 3.0
+
+    def function(x):
+        def within(x):
+            return made.function(x) * made.inner.factor
+
+        return within(x) * made.factor
+
+    return function, made
+
+
+@case
+def a_value_of_a_module_that_is_closed_over():
+    function, made = closed_over("made_here")
+    return attribute_of(made, "factor", 7.0, function)
+
+
+@case
+def a_function_of_a_module_that_is_closed_over():
+    function, made = closed_over("made_here")
+    return attribute_of(made, "function", lambda x: x - 1, function)
+
+
+@case
+def a_function_of_a_library_that_is_closed_over():
+    function, made = closed_over("tesserack.made_here")
+    return attribute_of(made, "function", lambda x: x - 1, function)
+
+
+@case
+def a_value_of_a_module_within_one_that_is_closed_over():
+    function, made = closed_over("made_here")
+    return attribute_of(made.inner, "factor", 7.0, function)
+
+
+@case
+def a_module_closed_over_that_is_handed_on():
+    made, hidden = types.ModuleType("made_here"), lambda module, x: x * vars(module)["factor"]
+    made.factor = 2.0
+    return attribute_of(made, "factor", 7.0, lambda x: hidden(made, x), captured=False)
+
+
 @case
 def a_closure():
     n = 2.0

@@ -16,7 +16,7 @@ from tesserack.jit._compile.state import ATOMS, TENSORS, Tokens, is_ours, once
 from tesserack.jit._compile.watch import is_trusted
 from tesserack.nn.modules.module import Module
 
-__all__ = ["Before", "Seeds", "cells", "inner", "tokens_along", "watch_way"]
+__all__ = ["Before", "Seeds", "inner", "tokens_along", "tokens_of_cells", "watch_way"]
 
 
 def inner(code: types.CodeType) -> Iterator[types.CodeType]:
@@ -51,11 +51,39 @@ def watch_way(tokens: Tokens, space: dict[str, Any], read: _code.Read, values: l
     tokens.entry(space, read.name)
     if read.name not in space:
         tokens.entry(vars(builtins), read.name)
-    for name, owner in zip(read.path, values, strict=False):
+    _watch_path(tokens, read.path, values)
+
+
+def _watch_path(tokens: Tokens, path: tuple[str, ...], values: list[Any]) -> None:
+    for name, owner in zip(path, values, strict=False):
         if isinstance(owner, types.ModuleType):
             tokens.entry(vars(owner), name)
         elif isinstance(owner, type):
             tokens.watch("class", owner)
+
+
+def tokens_of_cells(tokens: Tokens, function: types.FunctionType) -> list[Any]:
+    """Tokens of what a function closes over: of a module, what is read of it."""
+    found: list[Any] = []
+    for cell in function.__closure__ or ():
+        tokens.watch("cell", cell)
+    for value, ways in _ways_of_cells(function):
+        found += [tokens.of(value)] if ways is None else []
+        for path, values in ways or ():
+            _watch_path(tokens, path, values)
+            found.append(tokens_along(tokens, values))
+    return found
+
+
+def _ways_of_cells(
+    function: types.FunctionType,
+) -> Iterator[tuple[Any, list[tuple[tuple[str, ...], list[Any]]] | None]]:
+    """What a function closes over, and of modules that are never used whole each path that is read of them, with what
+    lies along it."""
+    code = function.__code__
+    for name, value in zip(code.co_freevars, cells(function), strict=True):
+        paths = _code.free_paths(code, name) if isinstance(value, types.ModuleType) else frozenset({()})
+        yield value, None if () in paths else [(path, _code.along(value, path)) for path in sorted(paths)]
 
 
 class Seeds:
@@ -131,7 +159,9 @@ class Before:
             if is_trusted(value):
                 return
             self.functions[id(value)] = value
-            self._pending += cells(value)
+            for held, ways in _ways_of_cells(value):
+                self._pending.append(held)
+                self._pending += [reached for _, values in ways or () for reached in values]
             if not is_ours(value):
                 for code in (value.__code__, *inner(value.__code__)):
                     self._read(code, value.__globals__)
@@ -168,9 +198,7 @@ class Before:
             told = f"line {read.line}: the run changes {'.'.join((read.name, *read.path))}, a global"
             found.append((code, told, _tried(tokens_along, tokens, values)))
         for function in self.functions.values():
-            for cell in function.__closure__ or ():
-                tokens.watch("cell", cell)
-            token = _tried(Tokens.of, tokens, cells(function))
+            token = _tried(tokens_of_cells, tokens, function)
             found.append((function.__code__, f"the run changes what {function.__name__} closes over", token))
         return found
 
@@ -198,8 +226,8 @@ class Before:
                 raise NotProved(reason, passing=True, own=True)  # as what is kept for the next run is
 
 
-def _tried(make: Any, tokens: Tokens, values: Any) -> Any:
+def _tried(make: Any, tokens: Tokens, what: Any) -> Any:
     try:
-        return make(tokens, values)
+        return make(tokens, what)
     except NotProved:
         return None

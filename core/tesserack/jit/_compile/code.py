@@ -17,10 +17,12 @@ __all__ = [
     "REFUSED",
     "Read",
     "Reads",
+    "along",
     "asks_by_constant_names",
     "calls_what_it_is_given",
     "catches",
     "check",
+    "free_paths",
     "lines_of",
     "path_after",
     "reads",
@@ -35,6 +37,8 @@ REFUSED = {
     "LOAD_BUILD_CLASS": "makes a class", "SETUP_ANNOTATIONS": "annotates", "LOAD_FROM_DICT_OR_GLOBALS": "reads a name",
 }  # fmt: skip
 
+# What reads a variable of the function around.
+_FREE = ("LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_FROM_DICT_OR_DEREF")
 
 # Of tensors: what changes though they are the same, or differs though they are alike.
 HIDDEN = frozenset({
@@ -77,6 +81,19 @@ def reads(code: types.CodeType) -> Reads:
                 attributes |= asks_by_constant_names(code) or frozenset()
             found.append(Read(str(instruction.argval), path_after(instructions, place), lines[place]))
     return Reads(tuple(found), frozenset(attributes))
+
+
+@functools.lru_cache(maxsize=4096)
+def free_paths(code: types.CodeType, name: str) -> frozenset[tuple[str, ...]]:
+    """The attributes, one after another, that a function and those made in it read of what it closes over."""
+    instructions = _instructions(code)
+    found = {
+        path_after(instructions, place)
+        for place, instruction in enumerate(instructions)
+        if instruction.opname in _FREE and instruction.argval == name
+    }
+    within = (const for const in code.co_consts if isinstance(const, types.CodeType) and name in const.co_freevars)
+    return frozenset(found).union(*(free_paths(const, name) for const in within))
 
 
 def check(code: types.CodeType) -> Reads:
@@ -198,8 +215,13 @@ class Absent:
 
 def resolve(space: dict[str, Any], read: Read) -> list[Any]:
     """What a global is, and what each attribute of a module or class along the way is."""
-    values = [space.get(read.name, vars(builtins).get(read.name, Absent))]
-    for name in read.path:
+    return along(space.get(read.name, vars(builtins).get(read.name, Absent)), read.path)
+
+
+def along(value: Any, path: tuple[str, ...]) -> list[Any]:
+    """A value, and what each attribute of a module or class along the way is."""
+    values = [value]
+    for name in path:
         if not isinstance(values[-1], (types.ModuleType, type, OperatorNamespace)):
             break
         values.append(getattr(values[-1], name, Absent))

@@ -13,7 +13,7 @@ from typing import Any
 from tesserack import Tensor, _native
 from tesserack.amp import _autocast
 from tesserack.jit._compile import code as _code
-from tesserack.jit._compile.before import Before, cells, inner, tokens_along, watch_way
+from tesserack.jit._compile.before import Before, inner, tokens_along, tokens_of_cells, watch_way
 from tesserack.jit._compile.errors import NotProved
 from tesserack.jit._compile.state import Tokens, autocast_dtypes, is_ours, once
 from tesserack.jit._compile.steps import TELLING
@@ -175,9 +175,7 @@ class Dependencies:
             functions = [*tokens.functions.get(code, ()), *self.inputs.functions.get(code, ())]
             if functions:
                 for function in functions:
-                    for cell in function.__closure__ or ():
-                        tokens.watch("cell", cell)
-                    found += [tokens.of(value) for value in cells(function)]
+                    found += tokens_of_cells(tokens, function)
         return found
 
     def ran(self) -> list[types.FunctionType]:
