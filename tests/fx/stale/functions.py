@@ -132,6 +132,48 @@ def a_value_of_a_module_within_one_that_is_closed_over():
     return attribute_of(made.inner, "factor", 7.0, function)
 
 
+def library():
+    """A module that is one of a library's, by its name, with another within."""
+    made, inner = types.ModuleType("tesserack.made_here"), types.ModuleType("tesserack.made_here.inner")
+    made.function, made.inner, inner.factor = lambda x: x + 1, inner, 3.0
+    return made
+
+
+@case
+def a_function_of_a_library_that_an_object_holds():
+    made, holder = library(), type("Holder", (), {})()
+    holder.module = made
+    return attribute_of(made, "function", lambda x: x - 1, lambda x: holder.module.function(x) * 2)
+
+
+@case
+def a_function_of_a_library_in_a_list():
+    made = library()
+    held = [made]
+    return attribute_of(made, "function", lambda x: x - 1, lambda x: held[0].function(x) * 2)
+
+
+@case
+def a_function_of_a_library_that_is_a_default():
+    made = library()
+    return attribute_of(made, "function", lambda x: x - 1, lambda x, m=made: m.function(x) * 2)
+
+
+@case
+def a_value_within_a_library_that_a_module_holds():
+    made = library()
+
+    class Layer(ts.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.held = {"library": made}
+
+        def forward(self, x):
+            return x * self.held["library"].inner.factor
+
+    return attribute_of(made.inner, "factor", 7.0, Layer())
+
+
 @case
 def a_module_closed_over_that_is_handed_on():
     made, hidden = types.ModuleType("made_here"), lambda module, x: x * vars(module)["factor"]

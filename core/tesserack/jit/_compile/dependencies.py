@@ -121,12 +121,9 @@ class Dependencies:
         classes.update((id(root), root) for root in _ROOTS)
         found.append(self._of_own(tokens, classes))
         done: set[int] = set()
-        while len(done) < len(classes):  # classes may lead to others
-            for key in [key for key in classes if key not in done]:
-                done.add(key)
-                found.append(tokens.of_class(classes[key], self.attributes))
-            classes.update(tokens.classes)
+        found += self._of_holders(tokens, classes, done)
         found += self._closures(tokens)
+        found += self._of_holders(tokens, classes, done)
         tokens.watch("dict", _settings._state)
         if self.abstract:
             found.append(abc.get_cache_token())
@@ -135,6 +132,19 @@ class Dependencies:
             found.append(autocast_dtypes())
             tokens.watch("answer", autocast_dtypes)
         return tuple(found)
+
+    def _of_holders(self, tokens: Tokens, classes: dict[int, type], done: set[int]) -> list[Any]:
+        """What is read of classes, and of modules that are used whole, which may lead to others."""
+        found: list[Any] = []
+        while True:
+            classes.update(tokens.classes)
+            modules = {**self.inputs.handed, **tokens.handed}
+            left = [(key, tokens.of_class(cls, self.attributes)) for key, cls in classes.items() if key not in done]
+            left += [(key, tokens.of_module(m, self.attributes)) for key, m in modules.items() if key not in done]
+            if not left:
+                return found
+            done.update(key for key, _ in left)
+            found += [token for _, token in left]
 
     def _of_global(self, tokens: Tokens, code: types.CodeType, space: dict[str, Any], read: _code.Read) -> Any:
         try:

@@ -110,6 +110,7 @@ class Tokens:
         self.functions: dict[types.CodeType, list[types.FunctionType]] = {}
         self.builtins: dict[int, Any] = {}
         self.changing: dict[int, Any] = {}
+        self.handed: dict[int, types.ModuleType] = {}  # modules of libraries that are used whole
         self._ours: dict[type, tuple[int, ...]] = {}  # what classes of this package hold
         self.partials = False
         self.watched: list[tuple[Any, ...]] = []
@@ -173,7 +174,7 @@ class Tokens:
     def split(self) -> Tokens:
         """One that has made the same tokens, and goes on by itself, with what it watches from then on."""
         made = Tokens()
-        for name in ("kept", "tensors", "modules", "classes", "builtins", "changing", "_open"):
+        for name in ("kept", "tensors", "modules", "classes", "builtins", "changing", "handed", "_open"):
             setattr(made, name, dict(getattr(self, name)))
         made.functions = {code: [*functions] for code, functions in self.functions.items()}
         made.partials = self.partials
@@ -181,8 +182,8 @@ class Tokens:
 
     def is_plain(self) -> bool:
         """Whether no more than values and tensors were met, that hold nothing."""
-        met = (self.tensors, self.modules, self.classes, self.functions, self.builtins, self.changing, self.watched)
-        return not (self.partials or any(met))
+        met = (self.tensors, self.modules, self.classes, self.functions, self.builtins, self.changing, self.handed)
+        return not (self.partials or self.watched or any(met))
 
     def watch(self, kind: str, *what: Any) -> None:
         """Note what was looked at."""
@@ -198,6 +199,8 @@ class Tokens:
         first = value.__name__.partition(".")[0]
         if whole and first not in ("tesserack", "torch") and first not in sys.stdlib_module_names:
             raise NotProved(f"the module {value.__name__} is handed on, so that what is read of it cannot be seen")
+        if whole:
+            self.handed[id(value)] = value
         return ("module object", self._same(value))
 
     def _same(self, value: Any) -> int:
@@ -363,6 +366,16 @@ class Tokens:
             for base in cls.__mro__
             if base.__flags__ & (1 << 9)
         )
+
+    def of_module(self, module: types.ModuleType, read: frozenset[str]) -> Any:
+        """The token of what may be read of a module that is used whole, by a name that is read of anything."""
+        space = vars(module)
+        found = []
+        for name in sorted(read & space.keys()):
+            self.entry(space, name)
+            value = space[name]
+            found.append((name, self._same(value) if callable(value) else self.of(value)))
+        return (id(module), *found)
 
     def _members_of_ours(self, base: type) -> Any:
         """Functions and switches; not what classes count."""
