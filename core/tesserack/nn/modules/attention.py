@@ -6,8 +6,8 @@ from typing import Any
 
 import tesserack as ts
 from tesserack import Tensor
+from tesserack.nn import functional as F
 from tesserack.nn import init
-from tesserack.nn._attention import multi_head_attention_forward
 from tesserack.nn.modules.linear import NonDynamicallyQuantizableLinear
 from tesserack.nn.modules.module import Module
 from tesserack.nn.parameter import Parameter
@@ -123,7 +123,7 @@ class MultiheadAttention(Module):
         turned = self.batch_first and query.ndim == 3
         if turned:
             query, key, value = _turned(query, key, value)
-        output, weights = multi_head_attention_forward(
+        output, weights = F.multi_head_attention_forward(
             query,
             key,
             value,

@@ -8,7 +8,6 @@ from typing import Any
 from tesserack import Tensor, empty
 from tesserack.nn import functional as F
 from tesserack.nn import init
-from tesserack.nn.functional import linear  # by name: one look-up less in the call that models make most
 from tesserack.nn.modules._common import uniform_bias_
 from tesserack.nn.modules.module import Module
 from tesserack.nn.parameter import Parameter
@@ -69,7 +68,7 @@ class Linear(Module):
             uniform_bias_(self.bias, self.in_features)
 
     def forward(self, input: Tensor) -> Tensor:
-        return linear(input, self.weight, self.bias)
+        return F.linear(input, self.weight, self.bias)
 
     def extra_repr(self) -> str:
         return f"in_features={self.in_features}, out_features={self.out_features}, bias={self.bias is not None}"
