@@ -1393,6 +1393,7 @@ _load_library: Any
 _make_sparse: Any
 _manual_seed_all: Any
 _named_results: Any
+_names_in: Any
 _note_fallback: Any
 _offer_home: Any
 _on_backward: Any

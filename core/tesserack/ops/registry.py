@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 __all__ = ["aliases", "facts", "operators", "public_functions", "reduced", "said"]
 
 _functions, _shown = _native._install_operators()
-_namespaces: dict[tuple[str, int], set[str]] = {}
 
 
 def operators() -> dict[str, Any]:
@@ -24,7 +23,7 @@ def operators() -> dict[str, Any]:
 
 def public_functions(namespace: str | None = None) -> dict[str, Any]:
     """The operators that ``tesserack``, or a namespace such as ``"special"``, shows as functions."""
-    names = _shown if namespace is None else _names(namespace)
+    names = _shown if namespace is None else _native._names_in(namespace)
     return {name: _functions[name] for name in names}
 
 
@@ -48,15 +47,6 @@ def aliases() -> dict[str, str]:
     """Which operator a name is another one for."""
     words = ((name, word) for name, known in facts().items() for word in known if word.startswith("alias:"))
     return {name: word.removeprefix("alias:") for name, word in words}
-
-
-def _names(namespace: str) -> set[str]:
-    # Listing every operator takes milliseconds, and programs ask a module for what it has not.
-    key = namespace, len(_native._custom_operators())
-    if key not in _namespaces:
-        records = _native._operators()
-        _namespaces[key] = {record["python_name"] for record in records if namespace in record["namespaces"]}
-    return _namespaces[key]
 
 
 def reduced(operator: Any) -> str | tuple[Any, tuple[str]]:

@@ -1,4 +1,5 @@
 // Everything here is called rarely: pybind11 keeps it short.
+#include <algorithm>
 #include <pybind11/functional.h>
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
@@ -376,7 +377,16 @@ pb::list keys_in(KeySet keys) {
   return names;
 }
 
+// Those that a namespace such as "special" shows.
+pb::set names_in(const std::string& space) {
+  pb::set names;
+  for (const Operator* op : all_operators())
+    if (std::ranges::find(op->namespaces, space) != op->namespaces.end()) names.add(op->python_name);
+  return names;
+}
+
 void define_operators(pb::module_& m) {
+  m.def("_names_in", names_in);
   m.def("_operators", [] {
     pb::list all;
     for (const Operator* op : all_operators()) all.append(describe_operator(*op));
