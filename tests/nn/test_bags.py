@@ -10,6 +10,7 @@ import pytest
 import tesserack as ts
 import tesserack.nn.functional as F
 from tesserack.autograd import gradcheck, gradgradcheck
+from tesserack.ops.registry import operators
 
 OFFSETS = [0, 3, 3, 40, 41]  # one bag is empty
 REDUCED = {"sum": np.sum, "mean": np.mean, "max": np.max}
@@ -110,3 +111,13 @@ def test_an_offset_in_the_middle_may_not_lie_outside(device: ts.device) -> None:
         with pytest.raises((IndexError, RuntimeError), match="bags that begin"):
             F.embedding_bag(ts.tensor([0, 1], device=device), ts.ones(3, 2, device=device),
                             ts.tensor(offsets, device=device), mode="sum")  # fmt: skip
+
+
+def test_a_gradient_has_a_row_for_each_bag(device: ts.device) -> None:
+    backward = operators()["_bag_sums_backward"]
+    at, starts = ts.tensor([0, 1, 1], device=device), ts.tensor([0, 1, 2], device=device)
+    with pytest.raises(RuntimeError, match="a row for each of 3 bags"):
+        backward(ts.ones(1, 2, device=device), at, starts, None, 4)
+    with pytest.raises(RuntimeError, match="expected a table"):
+        backward(ts.ones(3, 2, device=device), at, starts, ts.ones(1, device=device), 4)
+    assert backward(ts.ones(3, 2, device=device), at, starts, None, 4).cpu().tolist()[1] == [2.0, 2.0]

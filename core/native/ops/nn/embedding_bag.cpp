@@ -98,7 +98,11 @@ Tensor bag_sums(const Tensor& weight, const Tensor& indices, const Tensor& start
   return ops::index_add(zeros, int64_t{0}, bags, rows);
 }
 
-Tensor table_gradient_rule(const Tensor& grad, const Tensor&, const Tensor&, const Tensor&, int64_t rows) {
+Tensor table_gradient_rule(const Tensor& grad, const Tensor& indices, const Tensor& starts, const Tensor& scale,
+                           int64_t rows) {
+  Tensor sums = bag_sums_rule(grad, indices, starts, scale);
+  TS_CHECK(same(sums.sizes(), grad.sizes()) && rows >= 0, kEmbeddingBagName,
+           ": expected a gradient of a row for each of ", starts.numel(), " bags, got ", grad.sizes());
   return outline(Dims{rows, grad.size(1)}, grad.dtype(), grad.device());
 }
 Tensor table_gradient(const Tensor& grad, const Tensor& indices, const Tensor& starts, const Tensor& scale,
