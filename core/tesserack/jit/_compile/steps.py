@@ -51,18 +51,18 @@ class Steps:
         return sys.gettrace() is None and not gc.get_freeze_count()
 
     def __enter__(self) -> Steps:
-        self._collects = gc.isenabled()
-        gc.disable()  # what is garbage would give its place to what the run makes
         self._old = _native._Existing()
         _begin(self)
+        self._collects = gc.isenabled()
+        gc.disable()  # what is garbage would give its place to what the run makes
         sys.settrace(self._enters)
         return self
 
     def __exit__(self, *exc: object) -> None:
         sys.settrace(None)
-        _end(self)
         if self._collects:
             gc.enable()
+        _end(self)
 
     def is_new(self, value: Any) -> bool:
         """Whether an object with attributes, or a container, was made in this run."""
