@@ -55,9 +55,9 @@ CPP = $(shell git ls-files '*.cpp' '*.h')
 
 .PHONY: demo test test-ranks test-nccl test-cuda conform test-without-onednn bench docs lint format asan tsan wheels release build clean
 
-# What an example needs is fetched while the build runs.
-demo: BESIDE = $(STAMPS)/examples
-demo: build $(STAMPS)/examples $(DEVICE_STAMP)
+# What the example needs is fetched while the build runs.
+demo: BESIDE = $(STAMPS)/demo
+demo: build $(STAMPS)/demo $(DEVICE_STAMP)
 	$(PY) examples/digits.py $(if $(DEVICE),--device $(DEVICE)) $(if $(EPOCHS),--epochs $(EPOCHS)) $(DEMO_ARGS)
 
 test: build $(STAMPS)/test $(STAMPS)/examples $(STAMPS)/opencl $(STAMPS)/serving $(if $(PARITY),$(STAMPS)/torch)
@@ -182,7 +182,7 @@ $(STAMPS)/build-deps: $(PROJECTS) | $(STAMPS)/venv
 	$(PIP) install --no-compile -r $@.txt
 	@touch $@
 
-$(STAMPS)/examples $(STAMPS)/test $(STAMPS)/bench $(STAMPS)/docs $(STAMPS)/lint: $(PROJECTS) | $(STAMPS)/venv
+$(STAMPS)/demo $(STAMPS)/examples $(STAMPS)/test $(STAMPS)/bench $(STAMPS)/docs $(STAMPS)/lint: $(PROJECTS) | $(STAMPS)/venv
 	$(PY) tools/requirements.py $(notdir $@) > $@.txt
 	$(PIP) install --no-compile -r $@.txt
 # A published model, of which only the weights are used.
