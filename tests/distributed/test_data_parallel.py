@@ -23,6 +23,12 @@ def test_gradients_in_the_memory_of_buckets_are_those_of_plain_modules(launch: A
     assert done.returncode == 0 and done.stdout.count("same gradients") == ranks, done.stderr[-3000:]
 
 
+@pytest.mark.parametrize(("spare", "buckets"), [("none", 1), ("some", 2)])
+def test_ranks_agree_on_buckets_whatever_each_has_to_spare(launch: Any, spare: str, buckets: int) -> None:
+    done = launch("buckets/spare.py", 2, spare, str(buckets))
+    assert done.returncode == 0 and done.stdout.count("same gradients") == 2, done.stderr[-3000:]
+
+
 def test_compiled_modules_have_the_gradients_of_plain_ones(launch: Any) -> None:
     done = launch("compiled.py", 2)
     assert done.returncode == 0, done.stderr[-3000:]

@@ -108,11 +108,9 @@ class Bucket:
         self.replace(self.buffer.clone())
 
     def is_at_home(self, k: int) -> bool:
-        """Whether a parameter's gradient was made in the buffer."""
-        if self._homes[k] is None or not _native._is_home_taken(self._homes[k]):
-            return False
-        grad = self.parameters[k].grad
-        return grad is not None and may_be_part(grad, self.views[k]) and grad.data_ptr() == self.views[k].data_ptr()
+        """Whether what lies in a parameter's home is its gradient."""
+        grad, view = self.parameters[k].grad, self.views[k]
+        return grad is not None and grad.data_ptr() == view.data_ptr() and may_be_part(grad, view)
 
     def is_kept(self, k: int) -> bool:
         """Whether something lies in a parameter's home."""

@@ -19,9 +19,9 @@ from tesserack.distributed._grad_bucket import GradBucket
 from tesserack.distributed._world import resolve
 from tesserack.nn.parallel._bucket import Bucket
 
-__all__ = ["Reducer", "assign_buckets", "reducers", "tensors_of"]
+__all__ = ["Reducer", "assign_buckets", "has_spare_processor", "reducers", "tensors_of"]
 
-FIRST_BUCKET_BYTES = 1 << 20  # small, so that communication begins early
+FIRST_BUCKET_BYTES = 1 << 20  # small, so that communication begins early, where it can
 
 
 def assign_buckets(parameters: Sequence[Tensor], limits: Sequence[int]) -> list[list[Tensor]]:
@@ -85,7 +85,7 @@ class _AtTheEnd(NamedTuple):
             all_reduce_parts(self.parts, dist.ReduceOp.AVG, self.group, False)
 
 
-def _has_spare_processor(made: Any) -> bool:
+def has_spare_processor(made: Any) -> bool:
     """Whether something can be reduced while this machine's ranks go on with their backward: through shared memory it
     is they who do it, and a second thread on a rank's processor costs what it saves and a change of threads."""
     here = int(os.environ.get("LOCAL_WORLD_SIZE", made.size()))
@@ -110,6 +110,7 @@ class Reducer:
         static: bool,
         skip_unused: bool = False,
         together: bool = True,
+        meanwhile: bool = True,
     ) -> None:
         self.names = {id(parameter): name for name, parameter in named}
         self.group, self.as_views, self.find_unused, self.static = group, as_views, find_unused, static
@@ -127,13 +128,16 @@ class Reducer:
         self._unused: set[int] = set()
         self._used: set[int] = set()  # got a gradient since the last reduction, by backwards that reduced none too
         self._ready: set[int] = set()
+        # Where nothing is reduced before all are there, gradients are brought at the end, one right after the other:
+        # what brings one is then still in the processor's caches for the next.
+        self._late: list[int] = []
         self._fires: dict[int, int] = {}  # of the first iteration, where every one is alike
         self._counting: dict[int, int] = {}
         self._left: dict[int, int] = {}
         self._never: set[int] = set()  # got none in the first iteration, where every one is alike
         self._used_once: set[int] | None = None  # what any rank used then
         self._closed: set[int] = set()  # were taken to be unused at the end of a backward that reduced all
-        self._meanwhile = made is None or _has_spare_processor(made)
+        self._meanwhile = meanwhile  # on all ranks alike: else their collectives would be in another order
         self._in_place = made is not None and made.engine.takes_parts and not as_views
         self.scale = 1.0  # of averages over fewer ranks than the group's
         self._parameters = [p for _, p in named]
@@ -160,6 +164,7 @@ class Reducer:
         self.active, self._started, self._queued, self._next = True, False, False, 0
         self.iterations += 1
         self._ready.clear()
+        self._late.clear()
         self._left = dict(self._fires)
         for bucket in self.buckets:
             bucket.pending, bucket.future = len(bucket.parameters), None
@@ -240,15 +245,24 @@ class Reducer:
                 f"Expected to mark a variable ready only once: {self.names[key]} got a gradient twice in one backward. "
                 "Reentrant checkpoints and parameters shared between forwards do so; try static_graph=True"
             )
-        self._mark(key)
+        if key in self._ready:
+            return
+        self._ready.add(key)
+        if self._meanwhile or self.hook is not None or _native._post_hook_count(parameter) != 1:
+            self._bring(key)
+        else:
+            self._late.append(key)
 
     def _count(self, key: int) -> None:
         self._counting[key] = self._counting.get(key, 0) + 1
 
     def _mark(self, key: int) -> None:
-        if key in self._ready:
-            return
-        self._ready.add(key)
+        if key not in self._ready:
+            self._ready.add(key)
+            self._bring(key)
+
+    def _bring(self, key: int) -> None:
+        """A gradient to its place, and the buckets that are full with it to the reduction."""
         at, k = self._place[key]
         bucket = self.buckets[at]
         self._fill(bucket, k)
@@ -310,6 +324,9 @@ class Reducer:
         if not self.active or not self._queued:
             return
         self._queued = False
+        for key in self._late:
+            self._bring(key)
+        self._late.clear()
         if self.static and not self._fires:
             self._fires = dict(self._counting) or dict.fromkeys(self._place, 1)
             self._never = set(self._place) - set(self._fires)

@@ -20,7 +20,7 @@ from tesserack.distributed.algorithms.ddp_comm_hooks.default_hooks import (
 from tesserack.distributed.algorithms.join import Join, Joinable, JoinHook
 from tesserack.nn.modules.module import Module
 from tesserack.nn.parallel._bucket import held
-from tesserack.nn.parallel._buckets import FIRST_BUCKET_BYTES, Reducer, tensors_of
+from tesserack.nn.parallel._buckets import FIRST_BUCKET_BYTES, Reducer, has_spare_processor, tensors_of
 from tesserack.nn.parallel._mixed_precision import _MixedPrecision, called, cast_buffers
 
 __all__ = ["DistributedDataParallel"]
@@ -173,14 +173,15 @@ class DistributedDataParallel(Module, Joinable):
         self.forward_sync_buffers, self.device_mesh = self.broadcast_buffers, device_mesh
         self._divide_by_initial = True
         self._comm_hooks: list[tuple[Any, Any]] = []
-        self._check_alike(named)
+        self._meanwhile = self._check_alike(named)
         if init_sync:
             tensors = [held(p) for n, p in module.named_parameters() if n not in ignored]
             tensors += [held(b) for n, b in module.named_buffers() if n not in ignored]
             broadcast_coalesced(self.process_group, tensors, BROADCAST_BYTES)
         caps = bucket_cap_mb_list or [25 if bucket_cap_mb is None else bucket_cap_mb]
         self.bucket_bytes_cap = int(max(caps) * (1 << 20))
-        first = [] if bucket_cap_mb_list else [min(FIRST_BUCKET_BYTES, self.bucket_bytes_cap)]
+        # A small first bucket is for communication that begins early.
+        first = [min(FIRST_BUCKET_BYTES, self.bucket_bytes_cap)] if self._meanwhile and not bucket_cap_mb_list else []
         self._limits = [*first, *(int(cap * (1 << 20)) for cap in caps)]
         self.skip_all_reduce_unused_params = skip_all_reduce_unused_params
         self.mixed_precision: _MixedPrecision | None = mixed_precision
@@ -198,23 +199,26 @@ class DistributedDataParallel(Module, Joinable):
             static=self.static_graph,
             skip_unused=self.skip_all_reduce_unused_params,
             together=together,
+            meanwhile=self._meanwhile,
         )
         narrow = None if self.mixed_precision is None else self.mixed_precision.reduced_in
         if narrow is not None:
             made.hook = lambda bucket: compressed(self.process_group, bucket, narrow)
         return made
 
-    def _check_alike(self, named: Sequence[tuple[str, Tensor]]) -> None:
+    def _check_alike(self, named: Sequence[tuple[str, Tensor]]) -> bool:
+        """Compare the ranks' parameters. Whether some rank can reduce while its backward goes on."""
         mine = [(name, tuple(p.shape), str(p.dtype)) for name, p in named]
         found: list[Any] = [None] * dist.get_world_size(self.process_group)
-        dist.all_gather_object(found, mine, self.process_group)
-        for rank, theirs in enumerate(found):
+        dist.all_gather_object(found, (mine, has_spare_processor(resolve(self.process_group))), self.process_group)
+        for rank, (theirs, _) in enumerate(found):
             if theirs != mine:
                 different = next((m, t) for m, t in zip([*mine, None], [*theirs, None], strict=False) if m != t)
                 raise RuntimeError(
                     "DistributedDataParallel expects same model across all ranks, but rank "
                     f"{rank} has {different[1]} where this one has {different[0]}"
                 )
+        return any(spare for _, spare in found)
 
     def will_sync_module_buffers(self) -> bool:
         """Whether a forward begins with buffers that are the same on every rank."""
