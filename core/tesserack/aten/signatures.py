@@ -35,6 +35,17 @@ SCHEMAS = {
     "nll_loss_nd": "nll_loss_nd(Tensor self, Tensor target, Tensor? weight=None, int reduction=1, "
     "int ignore_index=-100) -> Tensor",
     "l1_loss": "l1_loss(Tensor self, Tensor target, int reduction=1) -> Tensor",
+    "binary_cross_entropy_with_logits": "binary_cross_entropy_with_logits(Tensor self, Tensor target, "
+    "Tensor? weight=None, Tensor? pos_weight=None, int reduction=1) -> Tensor",
+    "kl_div": "kl_div(Tensor self, Tensor target, int reduction=1, *, bool log_target=False) -> Tensor",
+    "margin_ranking_loss": "margin_ranking_loss(Tensor input1, Tensor input2, Tensor target, float margin=0.0, "
+    "int reduction=1) -> Tensor",
+    "hinge_embedding_loss": "hinge_embedding_loss(Tensor self, Tensor target, float margin=1.0, int reduction=1) "
+    "-> Tensor",
+    "cosine_embedding_loss": "cosine_embedding_loss(Tensor input1, Tensor input2, Tensor target, float margin=0.0, "
+    "int reduction=1) -> Tensor",
+    "triplet_margin_loss": "triplet_margin_loss(Tensor anchor, Tensor positive, Tensor negative, float margin=1.0, "
+    "float p=2.0, float eps=1e-06, bool swap=False, int reduction=1) -> Tensor",
     "_prelu_kernel": "_prelu_kernel(Tensor self, Tensor weight) -> Tensor",
     "cdist": "cdist(Tensor x1, Tensor x2, float p=2.0, int? compute_mode=None) -> Tensor",
     "_cdist_forward": "_cdist_forward(Tensor x1, Tensor x2, float p, int? compute_mode) -> Tensor",
@@ -92,6 +103,17 @@ def _nll_loss(self: Tensor, target: Tensor, weight: Any = None, reduction: int =
     return operators()["nll_loss"](self, target, weight, ignore_index, _reduction(reduction))  # type: ignore[no-any-return]
 
 
+def _reduced(name: str, place: int) -> Callable[..., Tensor]:
+    """A loss whose mean ATen takes by itself and PyTorch's function does not; ``place``: where its reduction stands."""
+
+    def loss(*args: Any, **kwargs: Any) -> Tensor:
+        if len(args) <= place:
+            kwargs.setdefault("reduction", 1)
+        return operators()[name](*args, **kwargs)  # type: ignore[no-any-return]
+
+    return loss
+
+
 def _tensordot(self: Tensor, other: Tensor, dims_self: Sequence[int], dims_other: Sequence[int]) -> Tensor:
     run = _native._operator_function("tensordot.dims")
     return run(self, other, [*dims_self], [*dims_other])  # type: ignore[no-any-return]
@@ -113,6 +135,17 @@ SIGNATURES: dict[str, Callable[..., Any]] = {
     "cross_entropy_loss": _cross_entropy,
     "nll_loss_nd": _nll_loss,
     "l1_loss": lambda self, target, reduction=1: operators()["l1_loss"](self, target, _reduction(reduction)),
+    **{
+        name: _reduced(name, place)
+        for name, place in (
+            ("binary_cross_entropy_with_logits", 4),
+            ("kl_div", 2),
+            ("margin_ranking_loss", 4),
+            ("hinge_embedding_loss", 3),
+            ("cosine_embedding_loss", 4),
+            ("triplet_margin_loss", 7),
+        )
+    },
     "_prelu_kernel": lambda self, weight: _native._operator_function("prelu_kernel")(self, weight),
     **dict.fromkeys(("cdist", "_cdist_forward"), _cdist),
     "tensordot": _tensordot,

@@ -89,6 +89,7 @@ from tesserack.distributed._world import (
 )
 from tesserack.distributed._world import get_default_group as _get_default_group  # noqa: F401
 from tesserack.distributed._world import get_default_store as _get_default_store  # noqa: F401
+from tesserack.distributed._world import rank_not_in_group as _rank_not_in_group  # noqa: F401
 from tesserack.distributed._world import set_timeout as _set_pg_timeout  # noqa: F401
 from tesserack.distributed.device_mesh import DeviceMesh, init_device_mesh
 

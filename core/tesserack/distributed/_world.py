@@ -45,6 +45,7 @@ __all__ = [
     "new_group",
     "new_subgroups",
     "new_subgroups_by_enumeration",
+    "rank_not_in_group",
     "resolve",
     "set_timeout",
     "split_group",
@@ -78,6 +79,11 @@ class GroupMember:
 
     WORLD: Any = None
     NON_GROUP_MEMBER = object()
+
+
+def rank_not_in_group(group: Any) -> bool:
+    """Whether a group, None for that of all, is what :func:`new_group` gave a process that is not in it."""
+    return group is GroupMember.NON_GROUP_MEMBER
 
 
 class _GroupNames(type):

@@ -152,10 +152,10 @@ def ctc_loss(
     input_lengths: Any,
     target_lengths: Any,
     blank: int = 0,
-    reduction: int = 1,
+    reduction: int = 0,
     zero_infinity: bool = False,
 ) -> Tensor:
-    """``nn.functional.ctc_loss``; reduction 0 is none, 1 the mean, 2 the sum."""
+    """``nn.functional.ctc_loss``, not reduced by itself; reduction 0 is none, 1 the mean, 2 the sum."""
     name = _named("ctc_loss", "a reduction", REDUCTIONS, reduction)
     return ts.nn.functional.ctc_loss(log_probs, targets, input_lengths, target_lengths, blank, name, zero_infinity)
 

@@ -66,7 +66,7 @@ Tensor binary_cross_entropy(const Tensor& input, const Tensor& target, const Ten
 }
 
 Tensor binary_cross_entropy_with_logits(const Tensor& input, const Tensor& target, const Tensor& weight,
-                                        const char* reduction, const Tensor& pos_weight) {
+                                        const Tensor& pos_weight, const char* reduction) {
   TS_CHECK_VALUE(same(input.sizes(), target.sizes()), "binary_cross_entropy_with_logits: Target size (", target.sizes(),
                  ") must be the same as input size (", input.sizes(), ")");
   static const Op elements("_bce_with_logits"), weighing("_bce_with_logits_weighing");
@@ -235,27 +235,28 @@ TS_OPERATORS(loss) {
       .derivative("weight", "grad * target * (log1p(exp(-abs(self))) - min(self, 0))")
       .hidden()
       .doc("The same with a weight of the positive term.");
-  loss("binary_cross_entropy_with_logits(Tensor self, Tensor target, Tensor? weight=None, str reduction='mean', "
-       "Tensor? pos_weight=None) -> Tensor")
+  // Some of PyTorch's functions beside those of nn.functional reduce nothing where they are not asked to.
+  loss("binary_cross_entropy_with_logits(Tensor self, Tensor target, Tensor? weight=None, Tensor? pos_weight=None, "
+       "str reduction='none') -> Tensor")
       .facts("leaf autocast:float32")
       .body<binary_cross_entropy_with_logits>()
       .in("nn.functional")
       .function_only()
       .doc("binary_cross_entropy of sigmoid(self), without overflow; pos_weight weighs the positive term.");
-  loss("kl_div(Tensor self, Tensor target, str reduction='mean', bool log_target=False) -> Tensor")
+  loss("kl_div(Tensor self, Tensor target, str reduction='none', bool log_target=False) -> Tensor")
       .facts("autocast:float32")
       .body<kl_div>()
       .in("nn.functional")
       .function_only()
       .doc("target (log(target) - self) for log probabilities self; reduction may also be 'batchmean'.");
-  loss("margin_ranking_loss(Tensor input1, Tensor input2, Tensor target, float margin=0.0, str reduction='mean') -> "
+  loss("margin_ranking_loss(Tensor input1, Tensor input2, Tensor target, float margin=0.0, str reduction='none') -> "
        "Tensor")
       .facts("autocast:float32")
       .body<margin_ranking_loss>()
       .in("nn.functional")
       .function_only()
       .doc("max(0, -target (input1 - input2) + margin).");
-  loss("hinge_embedding_loss(Tensor self, Tensor target, float margin=1.0, str reduction='mean') -> Tensor")
+  loss("hinge_embedding_loss(Tensor self, Tensor target, float margin=1.0, str reduction='none') -> Tensor")
       .facts("autocast:float32")
       .body<hinge_embedding_loss>()
       .in("nn.functional")
@@ -267,7 +268,7 @@ TS_OPERATORS(loss) {
       .in("nn.functional")
       .function_only()
       .doc("log(1 + exp(-target self)).");
-  loss("cosine_embedding_loss(Tensor input1, Tensor input2, Tensor target, float margin=0.0, str reduction='mean') -> "
+  loss("cosine_embedding_loss(Tensor input1, Tensor input2, Tensor target, float margin=0.0, str reduction='none') -> "
        "Tensor")
       .facts("autocast:float32")
       .body<cosine_embedding_loss>()
@@ -275,7 +276,7 @@ TS_OPERATORS(loss) {
       .function_only()
       .doc("1 - cos where target is 1, max(0, cos - margin) where it is -1.");
   loss("triplet_margin_loss(Tensor anchor, Tensor positive, Tensor negative, float margin=1.0, float p=2.0, float "
-       "eps=1e-06, bool swap=False, str reduction='mean') -> Tensor")
+       "eps=1e-06, bool swap=False, str reduction='none') -> Tensor")
       .facts("autocast:float32")
       .body<triplet_margin_loss>()
       .in("nn.functional")
