@@ -277,6 +277,30 @@ def test_setting_a_name_reaches_where_it_lives(program):
     assert lines == ["mine True", "False", "True False False", "True"]
 
 
+def test_what_is_patched_for_a_while_is_itself_again(program):
+    lines = program.run(
+        """
+        from unittest.mock import patch
+        import torch, torch.distributed, torch.nn.functional, torch.optim, torch.utils.data
+        for module in (torch, torch.nn, torch.nn.functional, torch.distributed, torch.optim, torch.cuda, torch.utils):
+            names = [n for n in dir(module) if n[0] != "_" and getattr(module, n) is getattr(module, n)]
+            before = {n: getattr(module, n) for n in names}
+            changed = []
+            for n in names:
+                with patch.object(module, n):
+                    pass
+                if getattr(module, n) is not before[n]:
+                    changed.append(n)
+            print(module.__name__, len(names) > 10, changed)
+        with patch("torch.cuda") as cuda:
+            print(torch.cuda is cuda)
+        print(torch.cuda.is_available(), torch.device("cpu"))
+        """
+    )
+    names = ("", ".nn", ".nn.functional", ".distributed", ".optim", ".cuda", ".utils")
+    assert lines == [f"torch{name} True []" for name in names] + ["True", "False cpu"]
+
+
 def test_versions_compare_as_versions():
     v = TorchVersion("2.13.0+tesserack")
     assert v >= "2.9.1" and v > (2, 9) and v < "3" and v == "2.13" and v != "2.12.1" and not v <= "2.9"

@@ -37,6 +37,7 @@ _MOVED = {
 }
 _facades: dict[str, Facade] = {}
 _adopted: dict[tuple[str, str], type] = {}  # by the module and name that a class says it has
+_replaced: dict[tuple[str, str], Any] = {}  # modules in whose place something else was set, by where
 _renamed: list[tuple[type, str]] = []
 _state = {"adopt": False}
 _own: Any = vars(ModuleType)["__dict__"].__get__  # the dict itself, which a facade shows fuller than it is
@@ -231,18 +232,33 @@ class Facade(ModuleType):
 
     def __setattr__(self, name: str, value: Any) -> None:
         """Sets the attribute where it lives, so that what is switched here is switched there."""
-        if isinstance(value, Facade) and self._tesserack_is_other(name):
-            return
+        if isinstance(value, Facade):
+            self._tesserack_put_back(name)
+            if self._tesserack_is_other(name):
+                return
         ModuleType.__setattr__(self, name, value)
         if name.startswith(("__", "_tesserack_")) or isinstance(value, Facade):
             return
         modules = self._tesserack_load()
         for module in modules:
             if hasattr(module, name):
+                if isinstance(getattr(module, name), ModuleType):
+                    _replaced.setdefault((module.__name__, name), vars(module).get(name))
                 setattr(module, name, value)
                 if not callable(value):
                     ModuleType.__delattr__(self, name)  # read from where it lives
                 return
+
+    def _tesserack_put_back(self, name: str) -> None:
+        """What was set in a module's place, as tests do with ``torch.cuda``, goes wherever it was set."""
+        for module in self._tesserack_load():
+            if (module.__name__, name) not in _replaced:
+                continue
+            was = _replaced.pop((module.__name__, name))
+            if was is None:  # the module takes it from elsewhere
+                delattr(module, name)
+            else:
+                setattr(module, name, was)
 
     def _tesserack_is_other(self, name: str) -> bool:
         """Whether a name that a module has too is a function's or a class's here, as ``torch.autograd.gradcheck``."""
