@@ -93,6 +93,9 @@ def shrinking() -> list[object]:
         ([[1, 2], [3]], ValueError, r"expected sequence of length 2 at dim 1 \(got 1\)"),
         ([[1], 2], TypeError, "length 1 at dim 1, got int"),
         ([1, "a"], TypeError, "invalid data type 'str'"),
+        (["a"], ValueError, "too many dimensions 'str'"),
+        ([[""]], TypeError, "invalid data type 'str'"),
+        ([b"a"], TypeError, "invalid data type 'bytes'"),
         ("a", TypeError, "invalid data type 'str'"),
         (None, RuntimeError, "Could not infer dtype of NoneType"),
         ({1: 2}, RuntimeError, "Could not infer dtype of dict"),
@@ -186,3 +189,9 @@ def test_new_tensor_and_type() -> None:
     assert x.new_tensor([1]).dtype is ts.float64
     assert x.type() == "tesserack.DoubleTensor" and x.type(ts.int32).dtype is ts.int32
     assert x.type("tesserack.FloatTensor").dtype is ts.float32
+
+
+def test_a_bytearray_is_a_list_of_numbers() -> None:
+    assert ts.tensor(bytearray(b"ab")).tolist() == [97, 98] and ts.tensor(bytearray(b"ab")).dtype is ts.int64
+    assert ts.tensor([bytearray(b"ab"), bytearray(b"cd")], dtype=ts.uint8).tolist() == [[97, 98], [99, 100]]
+    assert ts.tensor(bytearray()).shape == (0,)

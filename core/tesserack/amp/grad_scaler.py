@@ -87,23 +87,33 @@ class GradScaler:
         if state["stage"] is not OptState.READY:
             done = "unscaled" if state["stage"] is OptState.UNSCALED else "stepped"
             raise RuntimeError(f"unscale_: this optimizer was {done} already since the last update()")
-        state["found_inf"] = self._unscale(optimizer)
+        scale, none = _native.tensor(1.0 / self._scale), _native.tensor(0.0)
+        found = self._unscale_grads_(optimizer, scale, none, False)
+        state["found_inf"] = any(bool(flag) for flag in found.values())
         state["stage"] = OptState.UNSCALED
 
-    def _unscale(self, optimizer: Any) -> bool:
-        finite: list[Tensor] = []
+    def _unscale_grads_(
+        self, optimizer: Any, inv_scale: Tensor, found_inf: Tensor, allow_fp16: bool
+    ) -> dict[Any, Tensor]:
+        """Multiply gradients by ``inv_scale``; by device, 1 where one is infinite or NaN, else 0. Scalers of sharded
+        gradients ask their other ranks here."""
+        finite: dict[Any, list[Tensor]] = {}
+        factor = float(inv_scale)
         with _native.no_grad():
             for group in optimizer.param_groups:
                 for parameter in group["params"]:
                     if parameter.grad is None:
                         continue
-                    if parameter.grad.dtype == _native.float16:
+                    if parameter.grad.dtype == _native.float16 and not allow_fp16:
                         raise ValueError(
                             "unscale_: expected gradients of float32, got float16; keep parameters float32"
                         )
-                    parameter.grad.mul_(1.0 / self._scale)
-                    finite.append(parameter.grad.isfinite().all())
-        return not all(bool(flag) for flag in finite)
+                    parameter.grad.mul_(factor)
+                    finite.setdefault(parameter.grad.device, []).append(parameter.grad.isfinite().all())
+            return {
+                device: found_inf.to(device) + float(not all(bool(flag) for flag in flags))
+                for device, flags in finite.items()
+            }
 
     @whole
     def step(self, optimizer: Any, *args: Any, **kwargs: Any) -> Any:

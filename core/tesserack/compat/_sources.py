@@ -33,7 +33,7 @@ def add_to(report: Report, script: str) -> None:
 def missing_in(source: str) -> list[tuple[str, int]]:
     """Names of PyTorch's that a source text uses and Tesserack lacks, with their lines.
 
-    >>> missing_in("import torch as t\\nt.nn.no_such_function(1)\\nt.ones(1)")
+    >>> missing_in("import torch as t\\nt.nn.no_such_function(1)\\nt.ones(1)\\nt.Tensor.sum")
     []
     """
     try:
@@ -102,6 +102,8 @@ def _is_missing(name: str) -> bool:
 def _has(module: str, name: str) -> bool:
     if not module:
         return True
+    if module == "torch.Tensor":
+        return hasattr(Tensor, name)
     try:
         _facade.get(module)._tesserack_find(name)
     except (AttributeError, ImportError):

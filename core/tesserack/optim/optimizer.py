@@ -6,6 +6,7 @@ one fused operator for each list of :func:`same_kind`); the rest is here. Overri
 
 from __future__ import annotations
 
+import copy
 import functools
 import warnings
 from collections import OrderedDict, defaultdict
@@ -16,6 +17,7 @@ import tesserack as ts
 from tesserack import Tensor, _native
 from tesserack.autograd import _whole
 from tesserack.optim._counts import NUMBERS
+from tesserack.optim._kept_names import Inherited
 from tesserack.utils.hooks import RemovableHandle
 
 __all__ = ["Optimizer", "register_optimizer_step_post_hook", "register_optimizer_step_pre_hook"]
@@ -92,7 +94,7 @@ def _check_defaults(defaults: Mapping[str, Any]) -> None:
 
 
 @_whole.keeps_itself
-class Optimizer:
+class Optimizer(Inherited):
     """Parameters in groups with options, and a state per parameter.
 
     ``params`` is an iterable of tensors, of (name, tensor) pairs, or of dicts with such an iterable under "params"
@@ -283,10 +285,15 @@ class Optimizer:
             state[key if param is None else param] = value if param is None else _state_for(param, value)
         self.state = state
         self.param_groups = [
-            {**group, **old, "params": group["params"]} for group, old in zip(self.param_groups, saved, strict=True)
+            {**self._kept_options(group), **copy.deepcopy(old), "params": group["params"]}
+            for group, old in zip(self.param_groups, saved, strict=True)
         ]
         for hook in list(self._load_state_dict_post_hooks.values()):
             hook(self)
+
+    def _kept_options(self, group: Group) -> Group:
+        """What a saved group may lack: options that are newer, and names. Others go, as what schedulers note."""
+        return {key: value for key, value in group.items() if key in self.defaults or key == "param_names"}
 
     def _all_params(self) -> Iterable[Tensor]:
         return (param for group in self.param_groups for param in group["params"])

@@ -16,7 +16,7 @@
 namespace ts::py {
 namespace {
 
-bool is_text(PyObject* o) { return PyUnicode_Check(o) || PyBytes_Check(o) || PyByteArray_Check(o); }
+bool is_text(PyObject* o) { return PyUnicode_Check(o) || PyBytes_Check(o); } // a bytearray is a list of numbers
 
 bool is_numpy_array(PyObject* o) {
   PyTypeObject* array = numpy_array_type();
@@ -69,6 +69,9 @@ Dims find_sizes(PyObject* data) {
     refuse_itself(at.get(), first.get());
     at = std::move(first);
   }
+  // A letter is a text of one letter, and so on, as PyTorch sees it.
+  if (!sizes.empty() && PyUnicode_Check(at.get()) && PyUnicode_GET_LENGTH(at.get()) > 0)
+    fail(ErrorKind::Value, "tensor: too many dimensions 'str'; expected numbers in the lists");
   if (is_block(at.get())) {
     Tensor block = block_of(at.get());
     for (int64_t s : block.sizes()) sizes.push_back(s);

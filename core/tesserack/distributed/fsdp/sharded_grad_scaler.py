@@ -43,8 +43,12 @@ class ShardedGradScaler(GradScaler):
         super().__init__(device, init_scale, growth_factor, backoff_factor, growth_interval, enabled)
         self.process_group = process_group
 
-    def _unscale(self, optimizer: Any) -> bool:
-        return self._anywhere(super()._unscale(optimizer))
+    def _unscale_grads_(
+        self, optimizer: Any, inv_scale: ts.Tensor, found_inf: ts.Tensor, allow_fp16: bool
+    ) -> dict[Any, ts.Tensor]:
+        here = super()._unscale_grads_(optimizer, inv_scale, found_inf, allow_fp16)
+        found = self._anywhere(any(bool(flag) for flag in here.values()))
+        return {ts.device("cpu"): ts.tensor(float(found))}
 
     def _found_inf(self, optimizer: Any) -> bool:  # type: ignore[override]
         return self._anywhere(super()._found_inf(optimizer))

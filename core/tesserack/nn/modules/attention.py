@@ -150,6 +150,30 @@ class MultiheadAttention(Module):
         )
         return (output.transpose(1, 0) if turned else output), weights
 
+    def merge_masks(
+        self, attn_mask: Tensor | None, key_padding_mask: Tensor | None, query: Tensor
+    ) -> tuple[Tensor | None, int | None]:
+        """Both masks as one, and its kind: 1, ``key_padding_mask`` (N, S) as it is; 2, of each head (N, heads, L, S).
+
+        ``attn_mask`` is (L, S) or (N * heads, L, S) with L = S, ``query`` (N, L, embed_dim). Without masks None.
+
+        >>> from tesserack import nn, zeros
+        >>> attention = nn.MultiheadAttention(4, 2, batch_first=True)
+        >>> mask, kind = attention.merge_masks(zeros(3, 3), zeros(5, 3), zeros(5, 3, 4))
+        >>> tuple(mask.shape), kind
+        ((5, 2, 3, 3), 2)
+        """
+        if attn_mask is None:
+            return key_padding_mask, None if key_padding_mask is None else 1
+        batch, length, _ = query.shape
+        if attn_mask.ndim == 3:
+            merged = attn_mask.view(batch, -1, length, length)
+        else:
+            merged = attn_mask.view(1, 1, length, length).expand(batch, self.num_heads, -1, -1)
+        if key_padding_mask is not None:
+            merged = merged + key_padding_mask.view(batch, 1, 1, length).expand(-1, self.num_heads, -1, -1)
+        return merged, 2
+
 
 def _turned(query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Batch second; equal tensors stay one object, so that one product projects them."""

@@ -25,6 +25,13 @@ class _NumberedModules(Module):
             raise IndexError(f"{type(self).__name__}: index {index} is out of range for {size} modules")
         return list(self._modules)[index]
 
+    def _get_abs_string_index(self, idx: Any) -> str:
+        return str(list(self._modules).index(self._index(idx)))
+
+    def _get_item_by_idx(self, iterator: Iterable[Any], idx: Any) -> Any:
+        """Of as many things as there are modules, the one at an integer position."""
+        return list(iterator)[list(self._modules).index(self._index(idx))]
+
     def _refill(self, modules: Iterable[Module]) -> None:
         modules = list(modules)
         self._modules.clear()

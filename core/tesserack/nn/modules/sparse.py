@@ -87,6 +87,9 @@ class Embedding(Module):
     def reset_parameters(self) -> None:
         """Draw new initial values."""
         init.normal_(self.weight)
+        self._fill_padding_idx_with_zero()
+
+    def _fill_padding_idx_with_zero(self) -> None:
         if self.padding_idx is not None:
             with no_grad():
                 self.weight[self.padding_idx].fill_(0)
@@ -191,6 +194,9 @@ class EmbeddingBag(Module):
     def reset_parameters(self) -> None:
         """Draw new initial values."""
         init.normal_(self.weight)
+        self._fill_padding_idx_with_zero()
+
+    def _fill_padding_idx_with_zero(self) -> None:
         if self.padding_idx is not None:
             with no_grad():
                 self.weight[self.padding_idx].fill_(0)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 from tesserack.optim.lr_scheduler._base import LRScheduler
@@ -113,9 +112,20 @@ class OneCycleLR(LRScheduler):
             raise ValueError(f"OneCycleLR: step {self.last_epoch} is past the {self.total_steps} steps of the cycle")
         return [self._rate(group) for group in self.optimizer.param_groups]
 
+    def _anneal_func(self, start: float, end: float, pct: float) -> float:
+        anneal = self._annealing_cos if self._anneal_func_type == "cos" else self._annealing_linear
+        return anneal(start, end, pct)
+
+    @staticmethod
+    def _annealing_cos(start: float, end: float, pct: float) -> float:
+        return _cosine(start, end, pct)
+
+    @staticmethod
+    def _annealing_linear(start: float, end: float, pct: float) -> float:
+        return _linear(start, end, pct)
+
     def _rate(self, group: dict[str, Any]) -> float:
         """The rate of one group; sets its momentum as well."""
-        anneal: Callable[[float, float, float], float] = _cosine if self._anneal_func_type == "cos" else _linear
         begin = 0.0
         for phase in self._schedule_phases:
             if self.last_epoch <= phase["end_step"] or phase is self._schedule_phases[-1]:
@@ -123,8 +133,10 @@ class OneCycleLR(LRScheduler):
             begin = phase["end_step"]
         done = (self.last_epoch - begin) / (phase["end_step"] - begin) if phase["end_step"] != begin else 1.0
         if self.cycle_momentum:
-            self._set_momentum(group, anneal(group[phase["start_momentum"]], group[phase["end_momentum"]], done))
-        return anneal(group[phase["start_lr"]], group[phase["end_lr"]], done)
+            self._set_momentum(
+                group, self._anneal_func(group[phase["start_momentum"]], group[phase["end_momentum"]], done)
+            )
+        return self._anneal_func(group[phase["start_lr"]], group[phase["end_lr"]], done)
 
 
 def _length(total_steps: int | None, epochs: int | None, steps_per_epoch: int | None) -> int:

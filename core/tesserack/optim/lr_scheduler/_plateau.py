@@ -83,12 +83,12 @@ class ReduceLROnPlateau(LRScheduler):
             self.cooldown_counter -= 1
             self.num_bad_epochs = 0
         if self.num_bad_epochs > self.patience:
-            self._reduce()
+            self._reduce_lr(self.last_epoch)
             self.cooldown_counter = self.cooldown
             self.num_bad_epochs = 0
         self._last_lr = current(self.optimizer)
 
-    def _reduce(self) -> None:
+    def _reduce_lr(self, epoch: int) -> None:
         groups = self.optimizer.param_groups
         if len(groups) != len(self.min_lrs):
             if self.default_min_lr is None:
@@ -105,6 +105,9 @@ class ReduceLROnPlateau(LRScheduler):
 
     def is_better(self, a: float, best: float) -> bool:
         """Whether ``a`` improves on ``best`` by more than the threshold."""
+        return self._is_better(a, best)
+
+    def _is_better(self, a: float, best: float) -> bool:
         if self.mode == "min":
             return a < (best * (1 - self.threshold) if self.threshold_mode == "rel" else best - self.threshold)
         return a > (best * (1 + self.threshold) if self.threshold_mode == "rel" else best + self.threshold)

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import tesserack as ts
 from tesserack import Tensor
-from tesserack.compat.shims.utils._foreach_utils import _group_tensors_by_device_and_dtype
+from tesserack.optim._kept_names import group_by_device_and_dtype as _group_tensors_by_device_and_dtype
 
 __all__: list[str] = []
 
