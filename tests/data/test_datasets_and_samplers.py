@@ -223,3 +223,22 @@ def test_datapipes_refuse_and_share_as_pytorchs_do():
     stream = StreamWrapper(io.StringIO("text"))
     assert "getvalue" in dir(stream) and "autoclose" in dir(stream)
     assert pickle.loads(pickle.dumps(StreamWrapper(io.BytesIO(b"text")))).read() == b"text"
+
+
+def test_samples_are_what_a_subclass_says() -> None:
+    class Tenfold(data.Subset):
+        def __getitem__(self, index: int) -> ts.Tensor:
+            return super().__getitem__(index)[0] * 10
+
+    class Both(Tenfold):
+        def __getitems__(self, indices: list[int]) -> list[ts.Tensor]:
+            return [sample[0] * 10 for sample in super().__getitems__(indices)]
+
+    class Named(data.StackDataset):
+        def __getitem__(self, index: int) -> tuple[int, ...]:
+            return (*super().__getitem__(index), 7)
+
+    rows = data.TensorDataset(ts.arange(4))
+    for kind in (Tenfold, Both):
+        assert [batch.tolist() for batch in data.DataLoader(kind(rows, [1, 2, 3]), 2)] == [[10, 20], [30]]
+    assert [part.tolist() for part in next(iter(data.DataLoader(Named([1, 2], [3, 4]), 2)))] == [[1, 2], [3, 4], [7, 7]]

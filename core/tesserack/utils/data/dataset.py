@@ -106,6 +106,8 @@ class StackDataset(Dataset[Any]):
 
     def __getitems__(self, indices: Sequence[Any]) -> list[Any]:
         """The samples at ``indices``, by one call of each dataset that can give several."""
+        if _gives_one_by_one(self, StackDataset):
+            return [self[i] for i in indices]
         if isinstance(self.datasets, dict):
             columns = [_several(dataset, indices) for dataset in self.datasets.values()]
             return [dict(zip(self.datasets, row, strict=True)) for row in zip(*columns, strict=True)]
@@ -113,6 +115,12 @@ class StackDataset(Dataset[Any]):
 
     def __len__(self) -> int:
         return self._length
+
+
+def _gives_one_by_one(dataset: Any, base: Any) -> bool:
+    """Whether a subclass says what a sample is, and not what several are."""
+    kind = type(dataset)
+    return kind.__getitem__ is not base.__getitem__ and kind.__getitems__ is base.__getitems__
 
 
 def _several(dataset: Any, indices: Sequence[Any]) -> Sequence[Any]:
@@ -221,6 +229,8 @@ class Subset(Dataset[T_co]):
         return self.dataset[self.indices[index]]  # type: ignore[no-any-return]
 
     def __getitems__(self, indices: Sequence[int]) -> list[T_co]:
+        if _gives_one_by_one(self, Subset):
+            return [self[i] for i in indices]
         chosen = [self.indices[i] for i in indices]
         several = getattr(self.dataset, "__getitems__", None)
         return several(chosen) if several is not None else [self.dataset[i] for i in chosen]
