@@ -295,10 +295,19 @@ def test_what_is_patched_for_a_while_is_itself_again(program):
         with patch("torch.cuda") as cuda:
             print(torch.cuda is cuda)
         print(torch.cuda.is_available(), torch.device("cpu"))
+        with patch("torch.Tensor.device", torch.device("meta")):
+            print(torch.ones(1).device)
+        print(torch.ones(1).device, isinstance(torch.Tensor, type))
+        try:
+            import torch.Tensor
+        except ModuleNotFoundError as error:
+            print(error.name)
         """
     )
     names = ("", ".nn", ".nn.functional", ".distributed", ".optim", ".cuda", ".utils")
-    assert lines == [f"torch{name} True []" for name in names] + ["True", "False cpu"]
+    assert lines == [f"torch{name} True []" for name in names] + [
+        "True", "False cpu", "meta", "cpu True", "torch.Tensor",
+    ]  # fmt: skip
 
 
 def test_versions_compare_as_versions():

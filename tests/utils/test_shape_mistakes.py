@@ -310,7 +310,7 @@ WRONG: list[tuple[str, Callable[[], Any], list[str], str, list[str]]] = [
             lambda loss=loss: wrap(lambda _, x, y: loss(x, y)),
             ["batch 1", "batch"],
             "",
-            ["(batch, 1) and target (batch,)", "broadcast"],
+            ["target size (tesserack.Size([batch]))", "input size (tesserack.Size([batch, 1]))", "broadcasting"],
         )
         for loss in (F.mse_loss, F.l1_loss, F.smooth_l1_loss, F.huber_loss)
     ),

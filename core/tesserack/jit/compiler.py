@@ -61,6 +61,11 @@ class OptimizedModule(Module):
         self.__dict__["_compiled"] = dynamo_ctx
 
     @property
+    def dynamo_ctx(self) -> Any:
+        """What runs the module's calls; None for the module itself. PyTorch's name, which packages look for."""
+        return self.__dict__["_compiled"]
+
+    @property
     def training(self) -> bool:
         """Whether the module trains."""
         return bool(self._orig_mod.training)

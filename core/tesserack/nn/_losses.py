@@ -188,8 +188,9 @@ def kl_div(
 def _warn_broadcast(name: str, input: Tensor, target: Tensor) -> None:
     if input.shape != target.shape:
         warnings.warn(
-            f"{name}: input {tuple(input.shape)} and target {tuple(target.shape)} differ in shape and are broadcast; "
-            "this is rarely meant. Please ensure they have the same size.",
+            # In PyTorch's words, which programs filter by.
+            f"Using a target size ({target.shape}) that is different to the input size ({input.shape}). This will "
+            f"likely lead to incorrect results due to broadcasting. Please ensure they have the same size. ({name})",
             stacklevel=3,
         )
 

@@ -41,10 +41,6 @@ class ReduceLROnPlateau(LRScheduler):
     ) -> None:
         if factor >= 1.0:
             raise ValueError(f"ReduceLROnPlateau: expected factor < 1, got {factor}")
-        if mode not in ("min", "max"):
-            raise ValueError(f"ReduceLROnPlateau: expected mode 'min' or 'max', got {mode!r}")
-        if threshold_mode not in ("rel", "abs"):
-            raise ValueError(f"ReduceLROnPlateau: expected threshold_mode 'rel' or 'abs', got {threshold_mode!r}")
         if not isinstance(optimizer, Optimizer):
             raise TypeError(f"ReduceLROnPlateau: {type(optimizer).__name__} is not an Optimizer")
         groups = len(optimizer.param_groups)
@@ -53,15 +49,22 @@ class ReduceLROnPlateau(LRScheduler):
             raise ValueError(f"ReduceLROnPlateau: expected {groups} values of min_lr, got {len(self.min_lrs)}")
         self.optimizer = optimizer
         self.default_min_lr = None if isinstance(min_lr, (list, tuple)) else min_lr
-        self.mode, self.factor, self.patience = mode, factor, patience
-        self.threshold, self.threshold_mode = threshold, threshold_mode
-        self.cooldown, self.eps = cooldown, eps
+        self.factor, self.patience, self.cooldown, self.eps = factor, patience, cooldown, eps
         self.last_epoch = 0
         self._last_lr = current(optimizer)
+        self._init_is_better(mode, threshold, threshold_mode)
         self._reset()
 
+    def _init_is_better(self, mode: str, threshold: float, threshold_mode: str) -> None:
+        if mode not in ("min", "max"):
+            raise ValueError(f"ReduceLROnPlateau: expected mode 'min' or 'max', got {mode!r}")
+        if threshold_mode not in ("rel", "abs"):
+            raise ValueError(f"ReduceLROnPlateau: expected threshold_mode 'rel' or 'abs', got {threshold_mode!r}")
+        self.mode, self.threshold, self.threshold_mode = mode, threshold, threshold_mode
+        self.mode_worse = math.inf if mode == "min" else -math.inf
+
     def _reset(self) -> None:
-        self.best = self.mode_worse = math.inf if self.mode == "min" else -math.inf
+        self.best = self.mode_worse
         self.cooldown_counter = 0
         self.num_bad_epochs = 0
 

@@ -27,7 +27,7 @@ _ASKS_VALUES = re.compile(
     "(on|out of|values of a) meta tensor|on the meta device (do not have|have no)|meta device type tensor to numpy"
     "|Tensor.__format__"
 )
-_BROADCAST = ".*differ in shape and are broadcast"  # what losses warn of, as PyTorch's do
+_BROADCAST = "Using a target size"  # what losses warn of, as PyTorch's do
 _NONE = "forward asks a tensor for its values, and a trial has none"
 _PACKAGE = str(Path(__file__).resolve().parents[2])
 
