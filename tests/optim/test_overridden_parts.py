@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 import tesserack as ts
 from tesserack import nn, optim
+from tesserack.compat.shims.optim.lbfgs import _cubic_interpolate, _strong_wolfe
 from tesserack.optim import lr_scheduler
 
 
@@ -110,3 +111,25 @@ def test_names_that_copied_steps_call() -> None:
     assert value.dtype is ts.float32
     count = opt._process_value_according_to_param_policy(ts.ones(1), ts.ones(1).double(), 0, [{"params": [0]}], "step")
     assert count.dtype is ts.float64
+
+
+@pytest.mark.parametrize("first", [0.01, 0.3, 1.0, 40.0])
+def test_the_line_search_that_other_minimisers_take(first: float) -> None:
+    curve = ts.tensor([[3.0, 1.0], [1.0, 2.0]], dtype=ts.float64)
+
+    def loss(x: ts.Tensor, t: float, d: ts.Tensor) -> tuple[ts.Tensor, ts.Tensor]:
+        y = x + t * d
+        return 0.5 * (y @ curve @ y), curve @ y
+
+    x = ts.tensor([1.0, -2.0], dtype=ts.float64)
+    before, grad = loss(x, 0.0, ts.zeros(2, dtype=ts.float64))
+    slope = grad.dot(-grad)
+    after, then, step, calls = _strong_wolfe(loss, x, first, -grad, before, grad, slope)
+    assert after <= before + 1e-4 * step * slope and abs(then.dot(-grad)) <= -0.9 * slope and calls >= 1
+    assert after.item() == pytest.approx(loss(x, step, -grad)[0].item())
+
+
+def test_the_least_place_of_a_cubic() -> None:
+    # x^3 - x: values 0 and 6 at 0 and 2, slopes -1 and 11
+    assert _cubic_interpolate(0, 0, -1, 2, 6, 11) == pytest.approx(3**-0.5)
+    assert _cubic_interpolate(ts.tensor(0.0), 0, -1, 2, ts.tensor(6.0), 11, bounds=(0, 0.25)) == 0.25

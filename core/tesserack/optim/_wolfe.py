@@ -10,8 +10,6 @@ from tesserack import Tensor
 
 __all__ = ["Point", "search"]
 
-_DECREASE, _CURVATURE = 1e-4, 0.9
-
 
 class Point(NamedTuple):
     """A place on the line: how far, the loss, its gradient, and its slope along the line."""
@@ -43,6 +41,8 @@ def search(
     length: float,
     tolerance_change: float = 1e-9,
     most: int = 25,
+    decrease: float = 1e-4,
+    curvature: float = 0.9,
 ) -> tuple[Point, int]:
     """A point where loss and slope have fallen enough, and how often the loss was computed.
 
@@ -50,10 +50,10 @@ def search(
     """
 
     def too_high(point: Point) -> bool:
-        return point.loss > start.loss + _DECREASE * point.at * start.slope
+        return point.loss > start.loss + decrease * point.at * start.slope
 
     def flat_enough(point: Point) -> bool:
-        return abs(point.slope) <= -_CURVATURE * start.slope
+        return abs(point.slope) <= -curvature * start.slope
 
     before, now = start, evaluate(first)
     evaluations, tried = 1, 0
