@@ -446,6 +446,23 @@ def test_processes_that_a_program_starts_see_the_same(program, method, options):
     assert program.run(source, *options) == ["True 2.13.0+tesserack"]
 
 
+@pytest.mark.skipif(importlib.util.find_spec("joblib") is None, reason="needs joblib")
+def test_workers_of_joblib_see_the_same(program):
+    lines = program.run(
+        """
+        import torch
+        from joblib import Parallel, delayed
+
+        def work(x):
+            return torch.__version__, (x + 1).tolist()
+
+        if __name__ == "__main__":
+            print(Parallel(n_jobs=2)(delayed(work)(torch.ones(1) * k) for k in range(2)))
+        """
+    )
+    assert lines == ["[('2.13.0+tesserack', [1.0]), ('2.13.0+tesserack', [2.0])]"]
+
+
 def test_processes_started_after_the_end_see_none():
     import multiprocessing.spawn as spawn
 

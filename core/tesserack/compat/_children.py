@@ -1,4 +1,4 @@
-"""Processes that a program starts with ``spawn`` or ``forkserver`` see PyTorch as it does.
+"""Processes that a program starts with ``spawn`` or ``forkserver``, or joblib's workers, see PyTorch as it does.
 
 What such a process is to prepare is unpickled before anything of the program is imported there; one entry more, which
 is unpickled by a call of ours, lets ``import torch`` mean Tesserack from then on.
@@ -16,9 +16,9 @@ from tesserack.utils.importing import when_imported
 
 __all__ = ["install", "remove"]
 
-SPAWN = "multiprocessing.spawn"
-_real: list[Any] = []
-_forget: list[Any] = []  # watches for the module
+SPAWNS = ("multiprocessing.spawn", "joblib.externals.loky.backend.spawn", "loky.backend.spawn")
+_real: dict[str, Any] = {}
+_forget: list[Any] = []  # watches for the modules
 _options: dict[str, Any] = {}
 _begin: list[Callable[[dict[str, Any], str], None]] = []
 
@@ -30,15 +30,16 @@ def install(options: dict[str, Any], begin: Callable[[dict[str, Any], str], None
     """
     _options.update(options)
     _begin[:] = [begin]
-    _forget.append(when_imported(SPAWN, _patch))
+    _forget.extend(when_imported(name, _patch) for name in SPAWNS)
 
 
 def remove() -> None:
     """End."""
     while _forget:
         _forget.pop()()
-    if _real:
-        sys.modules[SPAWN].get_preparation_data = _real.pop()  # type: ignore[attr-defined]
+    while _real:
+        name, real = _real.popitem()
+        sys.modules[name].get_preparation_data = real  # type: ignore[attr-defined]
     _options.clear()
 
 
@@ -46,13 +47,13 @@ def _patch(module: ModuleType) -> None:
     found: Any = module
     real = found.get_preparation_data
 
-    def get_preparation_data(name: str) -> dict[str, Any]:
-        data: dict[str, Any] = real(name)
+    def get_preparation_data(*args: Any, **kwargs: Any) -> dict[str, Any]:
+        data: dict[str, Any] = real(*args, **kwargs)
         if _options:
             data["tesserack"] = _Beginning()
         return data
 
-    _real.append(real)
+    _real[module.__name__] = real
     found.get_preparation_data = get_preparation_data
 
 
