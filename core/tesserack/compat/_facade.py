@@ -282,6 +282,10 @@ class Facade(ModuleType):
         found.update(_own(self))
         return found
 
+    def __reduce__(self) -> Any:
+        """By an import: cloudpickle sends functions with the modules that they use, and knows Python's kind alone."""
+        return importlib.import_module, (self.__name__,)
+
     def __repr__(self) -> str:
         return f"<module {self.__name__!r} by tesserack.compat>"
 
