@@ -1,4 +1,4 @@
-"""Processes that a program starts with ``spawn`` or ``forkserver``, or joblib's workers, see PyTorch as it does.
+"""Processes started with ``spawn`` or ``forkserver``, and workers of joblib and Ray, see PyTorch as the program does.
 
 What such a process is to prepare is unpickled before anything of the program is imported there; one entry more, which
 is unpickled by a call of ours, lets ``import torch`` mean Tesserack from then on.
@@ -6,6 +6,7 @@ is unpickled by a call of ours, lets ``import torch`` mean Tesserack from then o
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Callable
 from types import ModuleType
@@ -31,6 +32,7 @@ def install(options: dict[str, Any], begin: Callable[[dict[str, Any], str], None
     _options.update(options)
     _begin[:] = [begin]
     _forget.extend(when_imported(name, _patch) for name in SPAWNS)
+    _forget.append(when_imported("ray", _patch_ray))
 
 
 def remove() -> None:
@@ -39,7 +41,7 @@ def remove() -> None:
         _forget.pop()()
     while _real:
         name, real = _real.popitem()
-        sys.modules[name].get_preparation_data = real  # type: ignore[attr-defined]
+        setattr(sys.modules[name], real.__name__, real)
     _options.clear()
 
 
@@ -57,10 +59,31 @@ def _patch(module: ModuleType) -> None:
     found.get_preparation_data = get_preparation_data
 
 
+def _patch_ray(module: ModuleType) -> None:
+    found: Any = module
+    real = found.init
+
+    @functools.wraps(real)
+    def init(*args: Any, **kwargs: Any) -> Any:
+        environment = kwargs.get("runtime_env")
+        if _options and (environment is None or "worker_process_setup_hook" not in environment):
+            begin = functools.update_wrapper(functools.partial(_begin[0], *_arguments()), _begin[0])
+            kwargs["runtime_env"] = {**(environment or {}), "worker_process_setup_hook": begin}
+        return real(*args, **kwargs)
+
+    _real[module.__name__] = real
+    found.init = init
+
+
+def _arguments() -> tuple[dict[str, Any], str]:
+    """What lets it begin in another process as here."""
+    default = _native.get_default_device()
+    name = _native._real_device_name(default.type)  # "cuda" may mean another one here
+    return dict(_options), name if default.index is None else f"{name}:{default.index}"
+
+
 class _Beginning:
     """Is a call that lets it begin there when it is unpickled."""
 
     def __reduce__(self) -> Any:
-        default = _native.get_default_device()
-        name = _native._real_device_name(default.type)  # "cuda" may mean another one here
-        return _begin[0], (dict(_options), name if default.index is None else f"{name}:{default.index}")
+        return _begin[0], _arguments()

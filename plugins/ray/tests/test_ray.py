@@ -97,3 +97,8 @@ def test_the_example_goes_on_to_the_losses_of_one_process(tmp_path: Path) -> Non
     told = driven(tmp_path, PROGRAM.parent / "digits.py", examples / "digits_ray.py", tmp_path, " -- ".join(runs))
     expected = [line for line in alone.splitlines() if line.startswith("epoch")]
     assert expected and [line for line in told if line.startswith("epoch")] == expected * len(runs), (runs, told)
+
+
+def test_tasks_of_a_program_for_pytorch_see_what_it_sees(tmp_path: Path) -> None:
+    program = PROGRAM.parent / "plain_tasks.py"
+    assert driven(tmp_path, "-m", "tesserack", "run", program)[-1] == "([1.0, 4.0], '2.13.0+tesserack') (4, 3)"
