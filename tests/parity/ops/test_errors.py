@@ -280,7 +280,6 @@ def changed(module: Any) -> None:
 
 # Cases in which the classes differ, and why.
 OTHER_CLASS: dict[str, str] = {
-    "of strings": "TypeError, which it is, rather than ValueError",
     "overflowing int64": "OverflowError, as Python says it, rather than ValueError",
 }
 
