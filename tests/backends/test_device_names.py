@@ -27,6 +27,7 @@ EXCEPTIONS = (
     *('_default_device_type = "cuda"', 'device: str = "cuda"'),  # PyTorch's default of a setting
     'device_for_folded_attrs: str = "cuda"',  # likewise
     *("bool cudnn_enable", "cudnn_enabled: bool", "cudnn_enable: bool"),  # arguments of ATen's, which mean nothing here
+    "_cuda_graph_capture_health_check",  # a method that steps copied from PyTorch's call
     '"CPU", "CUDA"',  # keys of PyTorch's dispatcher
 )
 SOURCES = {".py", ".pyi", ".c", ".cpp", ".h", ".hpp", ".in", ".txt", ".md", ".toml"}

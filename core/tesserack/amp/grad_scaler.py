@@ -87,7 +87,7 @@ class GradScaler:
         if state["stage"] is not OptState.READY:
             done = "unscaled" if state["stage"] is OptState.UNSCALED else "stepped"
             raise RuntimeError(f"unscale_: this optimizer was {done} already since the last update()")
-        scale, none = _native.tensor(1.0 / self._scale), _native.tensor(0.0)
+        scale, none = (_native.tensor(x, dtype=_native.float32, device="cpu") for x in (1.0 / self._scale, 0.0))
         found = self._unscale_grads_(optimizer, scale, none, False)
         state["found_inf"] = any(bool(flag) for flag in found.values())
         state["stage"] = OptState.UNSCALED
