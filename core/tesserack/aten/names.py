@@ -9,6 +9,7 @@ from typing import Any
 from tesserack import Tensor, _native
 from tesserack.aten.operators import OpOverload, namespace
 from tesserack.aten.schema import FunctionSchema, parse
+from tesserack.ops.layers import REDUCTIONS
 from tesserack.ops.registry import said
 
 __all__ = ["Shown", "is_leaf", "overload_here", "random_names", "shown"]
@@ -98,6 +99,11 @@ class Shown:
         )  # fmt: skip
         self.schema: FunctionSchema = parse(f"aten::{base}", overload, text)
         self._overload = _OVERLOADS.get(name, overload or "default")
+        # A number in ATen, where it is the mean by itself.
+        named = (
+            k for k, a in enumerate(self.schema.arguments) if a.name == "reduction" and a.default_value in REDUCTIONS
+        )
+        self._reduction = next(named, None)
         self._positional = sum(not argument.kwarg_only for argument in self.schema.arguments)
 
     def overload(self, args: Sequence[Any]) -> OpOverload:
@@ -120,8 +126,14 @@ class Shown:
     def arguments(self, args: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """By position and by keyword; those that have their defaults are left out, the last ones first."""
         declared = self.schema.arguments
+        defaults = [argument.default_value for argument in declared]
+        if self._reduction is not None:
+            defaults[self._reduction] = REDUCTIONS.index("mean")
+            given = args[self._reduction]
+            number = REDUCTIONS.index(given) if given in REDUCTIONS else given
+            args = [*args[: self._reduction], number, *args[self._reduction + 1 :]]
         count = self._positional
-        while count and declared[count - 1].has_default and _same(args[count - 1], declared[count - 1].default_value):
+        while count and declared[count - 1].has_default and _same(args[count - 1], defaults[count - 1]):
             count -= 1
         keywords = {
             argument.name: value

@@ -103,8 +103,9 @@ def _nll_loss(self: Tensor, target: Tensor, weight: Any = None, reduction: int =
     return operators()["nll_loss"](self, target, weight, ignore_index, _reduction(reduction))  # type: ignore[no-any-return]
 
 
-def _reduced(name: str, place: int) -> Callable[..., Tensor]:
-    """A loss whose mean ATen takes by itself and PyTorch's function does not; ``place``: where its reduction stands."""
+def _reduced(name: str) -> Callable[..., Tensor]:
+    """A loss whose mean ATen takes by itself and PyTorch's function does not."""
+    place = [word.partition("=")[0] for word in SCHEMAS[name].split(", ")].index("int reduction")
 
     def loss(*args: Any, **kwargs: Any) -> Tensor:
         if len(args) <= place:
@@ -136,14 +137,14 @@ SIGNATURES: dict[str, Callable[..., Any]] = {
     "nll_loss_nd": _nll_loss,
     "l1_loss": lambda self, target, reduction=1: operators()["l1_loss"](self, target, _reduction(reduction)),
     **{
-        name: _reduced(name, place)
-        for name, place in (
-            ("binary_cross_entropy_with_logits", 4),
-            ("kl_div", 2),
-            ("margin_ranking_loss", 4),
-            ("hinge_embedding_loss", 3),
-            ("cosine_embedding_loss", 4),
-            ("triplet_margin_loss", 7),
+        name: _reduced(name)
+        for name in (
+            "binary_cross_entropy_with_logits",
+            "kl_div",
+            "margin_ranking_loss",
+            "hinge_embedding_loss",
+            "cosine_embedding_loss",
+            "triplet_margin_loss",
         )
     },
     "_prelu_kernel": lambda self, weight: _native._operator_function("prelu_kernel")(self, weight),
