@@ -6,9 +6,9 @@ is unpickled by a call of ours, lets ``import torch`` mean Tesserack from then o
 
 from __future__ import annotations
 
+import copy
 import functools
-import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any
 
@@ -18,7 +18,7 @@ from tesserack.utils.importing import when_imported
 __all__ = ["install", "remove"]
 
 SPAWNS = ("multiprocessing.spawn", "joblib.externals.loky.backend.spawn", "loky.backend.spawn")
-_real: dict[str, Any] = {}
+_real: list[tuple[ModuleType, str, Any]] = []  # what was replaced, by where
 _forget: list[Any] = []  # watches for the modules
 _options: dict[str, Any] = {}
 _begin: list[Callable[[dict[str, Any], str], None]] = []
@@ -40,8 +40,7 @@ def remove() -> None:
     while _forget:
         _forget.pop()()
     while _real:
-        name, real = _real.popitem()
-        setattr(sys.modules[name], real.__name__, real)
+        setattr(*_real.pop())
     _options.clear()
 
 
@@ -55,7 +54,7 @@ def _patch(module: ModuleType) -> None:
             data["tesserack"] = _Beginning()
         return data
 
-    _real[module.__name__] = real
+    _real.append((module, "get_preparation_data", real))
     found.get_preparation_data = get_preparation_data
 
 
@@ -66,12 +65,13 @@ def _patch_ray(module: ModuleType) -> None:
     @functools.wraps(real)
     def init(*args: Any, **kwargs: Any) -> Any:
         environment = kwargs.get("runtime_env")
-        if _options and (environment is None or "worker_process_setup_hook" not in environment):
+        environment = {} if environment is None else environment
+        if _options and isinstance(environment, Mapping) and "worker_process_setup_hook" not in environment:
             begin = functools.update_wrapper(functools.partial(_begin[0], *_arguments()), _begin[0])
-            kwargs["runtime_env"] = {**(environment or {}), "worker_process_setup_hook": begin}
+            kwargs["runtime_env"] = {**copy.deepcopy(environment), "worker_process_setup_hook": begin}
         return real(*args, **kwargs)
 
-    _real[module.__name__] = real
+    _real.append((module, "init", real))
     found.init = init
 
 

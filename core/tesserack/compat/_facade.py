@@ -54,8 +54,6 @@ def get(name: str) -> Facade:
 
 def exists(name: str) -> bool:
     """Whether there is a module to show under this name, if only one whose names are all missing."""
-    if name == "torch.Tensor":  # a class, whose names are listed among those of modules
-        return False
     return name in _facades or name == "torch" or _names.has_module(name) or bool(_target_names(name))
 
 

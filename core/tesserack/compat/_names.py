@@ -55,7 +55,7 @@ def has_module(name: str) -> bool:
     >>> has_module("torch.distributed.fsdp"), has_module("torch.nosuch")
     (True, False)
     """
-    return name in _table()
+    return name in _table() and name != "torch.Tensor"  # a class, whose names are listed as well
 
 
 def has_name(module: str, name: str) -> bool:

@@ -96,7 +96,7 @@ def _is_missing(name: str) -> bool:
     module, _, last = name.rpartition(".")
     if _names.has_module(name):
         return not _facade._target_names(name) and not _has(module, last)
-    return _names.has_module(module) and last in _names.names(module) and not _has(module, last)
+    return last in _names.names(module) and not _has(module, last)
 
 
 def _has(module: str, name: str) -> bool:
