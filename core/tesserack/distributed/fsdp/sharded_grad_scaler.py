@@ -48,7 +48,7 @@ class ShardedGradScaler(GradScaler):
     ) -> dict[Any, ts.Tensor]:
         here = super()._unscale_grads_(optimizer, inv_scale, found_inf, allow_fp16)
         found = self._anywhere(any(bool(flag) for flag in here.values()))
-        return {ts.device("cpu"): ts.tensor(float(found))}
+        return {found_inf.device: found_inf + float(found)}
 
     def _found_inf(self, optimizer: Any) -> bool:  # type: ignore[override]
         return self._anywhere(super()._found_inf(optimizer))

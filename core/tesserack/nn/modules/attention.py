@@ -165,6 +165,11 @@ class MultiheadAttention(Module):
         """
         if attn_mask is None:
             return key_padding_mask, None if key_padding_mask is None else 1
+        if query.ndim != 3 or attn_mask.shape[-2:] != (query.shape[1],) * 2:
+            raise ValueError(
+                "merge_masks: expected query (N, L, embed_dim) and attn_mask (L, L) or (N * heads, L, L), "
+                f"got {tuple(query.shape)} and {tuple(attn_mask.shape)}"
+            )
         batch, length, _ = query.shape
         if attn_mask.ndim == 3:
             merged = attn_mask.view(batch, -1, length, length)

@@ -17,20 +17,24 @@ Self = TypeVar("Self", bound="_NumberedModules")
 class _NumberedModules(Module):
     """Modules under the names "0", "1", ...: what Sequential and ModuleList share."""
 
-    def _index(self, position: Any) -> str:
-        """The name at an integer position, negative ones counted from the end."""
+    def _position(self, position: Any) -> int:
+        """An integer position, negative ones counted from the end."""
         size = len(self)
         index = operator.index(position)
         if not -size <= index < size:
             raise IndexError(f"{type(self).__name__}: index {index} is out of range for {size} modules")
-        return list(self._modules)[index]
+        return index % size
+
+    def _index(self, position: Any) -> str:
+        """The name at a position."""
+        return list(self._modules)[self._position(position)]
 
     def _get_abs_string_index(self, idx: Any) -> str:
-        return str(list(self._modules).index(self._index(idx)))
+        return str(self._position(idx))
 
     def _get_item_by_idx(self, iterator: Iterable[Any], idx: Any) -> Any:
-        """Of as many things as there are modules, the one at an integer position."""
-        return list(iterator)[list(self._modules).index(self._index(idx))]
+        """Of as many things as there are modules, the one at a position."""
+        return list(iterator)[self._position(idx)]
 
     def _refill(self, modules: Iterable[Module]) -> None:
         modules = list(modules)

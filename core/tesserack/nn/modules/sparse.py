@@ -13,6 +13,13 @@ from tesserack.nn.parameter import Parameter
 __all__ = ["Embedding", "EmbeddingBag"]
 
 
+def _empty_row(weight: Tensor, row: int | None) -> None:
+    """Zeros in the row of what is padding."""
+    if row is not None:
+        with no_grad():
+            weight[row].fill_(0)
+
+
 class Embedding(Module):
     """A table of ``num_embeddings`` vectors: integer indices (*) -> (*, embedding_dim).
 
@@ -90,9 +97,7 @@ class Embedding(Module):
         self._fill_padding_idx_with_zero()
 
     def _fill_padding_idx_with_zero(self) -> None:
-        if self.padding_idx is not None:
-            with no_grad():
-                self.weight[self.padding_idx].fill_(0)
+        _empty_row(self.weight, self.padding_idx)
 
     def forward(self, input: Tensor) -> Tensor:
         return F.embedding(
@@ -197,9 +202,7 @@ class EmbeddingBag(Module):
         self._fill_padding_idx_with_zero()
 
     def _fill_padding_idx_with_zero(self) -> None:
-        if self.padding_idx is not None:
-            with no_grad():
-                self.weight[self.padding_idx].fill_(0)
+        _empty_row(self.weight, self.padding_idx)
 
     def forward(self, input: Tensor, offsets: Tensor | None = None, per_sample_weights: Tensor | None = None) -> Tensor:
         return F.embedding_bag(

@@ -20,14 +20,6 @@ def _phase(end: float, rates: tuple[str, str], momenta: tuple[str, str]) -> _Pha
     return dict(zip(names, (end, *rates, *momenta), strict=True))
 
 
-def _cosine(start: float, end: float, done: float) -> float:
-    return end + (start - end) / 2.0 * (1 + math.cos(math.pi * done))
-
-
-def _linear(start: float, end: float, done: float) -> float:
-    return (end - start) * done + start
-
-
 class OneCycleLR(LRScheduler):
     """Up to ``max_lr``, then far down, once over the whole training (Smith and Topin, arXiv:1708.07120).
 
@@ -118,11 +110,11 @@ class OneCycleLR(LRScheduler):
 
     @staticmethod
     def _annealing_cos(start: float, end: float, pct: float) -> float:
-        return _cosine(start, end, pct)
+        return end + (start - end) / 2.0 * (1 + math.cos(math.pi * pct))
 
     @staticmethod
     def _annealing_linear(start: float, end: float, pct: float) -> float:
-        return _linear(start, end, pct)
+        return (end - start) * pct + start
 
     def _rate(self, group: dict[str, Any]) -> float:
         """The rate of one group; sets its momentum as well."""
