@@ -74,6 +74,11 @@ def test_the_old_names_of_a_group_exist_before_there_is_one() -> None:
         ts.distributed.get_rank()
 
 
+def test_who_is_in_a_group(alone: Any) -> None:
+    assert not alone._rank_not_in_group(None) and not alone._rank_not_in_group(alone.group.WORLD)
+    assert alone._rank_not_in_group(alone.GroupMember.NON_GROUP_MEMBER)
+
+
 def test_a_group_is_left_once() -> None:
     ts.distributed.init_process_group(store=ts.distributed.HashStore(), rank=0, world_size=1)
     group = ts.distributed.new_group()

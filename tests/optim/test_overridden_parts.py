@@ -80,6 +80,19 @@ def test_rows_for_padding_are_emptied_by_subclasses_that_draw_otherwise() -> Non
     assert nn.ModuleList([nn.ReLU(), nn.Tanh()])._get_abs_string_index(-1) == "1"
 
 
+def test_masks_are_merged_for_each_head() -> None:
+    attention = nn.MultiheadAttention(4, 2, batch_first=True)
+    query, seen, padding = ts.zeros(3, 5, 4), ts.randn(5, 5), ts.randn(3, 5)
+    merged, kind = attention.merge_masks(seen, padding, query)
+    assert kind == 2 and ts.equal(merged, (seen + padding[:, None, None, :]).expand(3, 2, 5, 5))
+    alone, kind = attention.merge_masks(None, padding, query)
+    assert alone is padding and kind == 1
+    assert attention.merge_masks(None, None, query) == (None, None)
+    for mask, given in ((seen[:4], query), (seen, query[0])):
+        with pytest.raises(ValueError, match=r"expected query \(N, L, embed_dim\) and attn_mask"):
+            attention.merge_masks(mask, padding, given)
+
+
 def test_what_schedulers_noted_goes_when_options_are_loaded() -> None:
     opt = sgd(momentum=0.5)
     before = opt.state_dict()
