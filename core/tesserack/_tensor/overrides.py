@@ -127,8 +127,11 @@ def _in_order(relevant: Iterable[Any]) -> list[Any]:
     return found
 
 
-def _dispatch(func: Any, args: Any, kwargs: Any, relevant: list[Any]) -> Any:
-    """What the first of the arguments that knows the function makes of it. ``TypeError`` if none does."""
+def _dispatch(func: Any, args: Any, kwargs: Any, relevant: list[Any], quiet: bool = False) -> Any:
+    """What the first of the arguments that knows the function makes of it.
+
+    If none does ``TypeError``, or ``NotImplemented`` where it is ``quiet``.
+    """
     overloaded = _in_order(relevant)
     types = tuple(type(argument) for argument in overloaded)
     if _modes:
@@ -139,6 +142,8 @@ def _dispatch(func: Any, args: Any, kwargs: Any, relevant: list[Any]) -> Any:
         result = argument.__torch_function__(func, types, args, kwargs)
         if result is not NotImplemented:
             return result
+    if quiet:
+        return NotImplemented
     names = ", ".join(kind.__name__ for kind in types)
     raise TypeError(
         f"no implementation found for {func.__name__!r} on types that implement __torch_function__: [{names}]"

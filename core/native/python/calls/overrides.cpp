@@ -50,21 +50,24 @@ void collect(PyObject* o, PyObject* into) {
   }
 }
 
-PyObject* ask(PyObject* function, PyObject* args, PyObject* kwargs, PyObject* relevant) {
+// Where no argument knows the function, `quiet` gives NotImplemented, instead of an error.
+PyObject* ask(PyObject* function, PyObject* args, PyObject* kwargs, PyObject* relevant, bool quiet = false) {
   if (!g_dispatch) {
     PyRef module = checked(PyImport_ImportModule("tesserack.overrides"));
     g_dispatch = checked(PyObject_GetAttrString(module.get(), "_dispatch")).release();
   }
-  return checked(PyObject_CallFunctionObjArgs(g_dispatch, function, args, kwargs, relevant, nullptr)).release();
+  PyObject* flag = quiet ? Py_True : Py_False;
+  return checked(PyObject_CallFunctionObjArgs(g_dispatch, function, args, kwargs, relevant, flag, nullptr)).release();
 }
 
-PyObject* dispatch(PyObject* function, PyObject* const* args, size_t nargs, PyObject* kwnames, PyObject* relevant) {
+PyObject* dispatch(PyObject* function, PyObject* const* args, size_t nargs, PyObject* kwnames, PyObject* relevant,
+                   bool quiet) {
   PyRef positional = checked(PyTuple_New(static_cast<Py_ssize_t>(nargs)));
   for (size_t k = 0; k < nargs; ++k) PyTuple_SET_ITEM(positional.get(), static_cast<Py_ssize_t>(k), Py_NewRef(args[k]));
   PyRef keywords = checked(PyDict_New());
   for (Py_ssize_t k = 0; kwnames && k < PyTuple_GET_SIZE(kwnames); ++k)
     checked_status(PyDict_SetItem(keywords.get(), PyTuple_GET_ITEM(kwnames, k), args[nargs + static_cast<size_t>(k)]));
-  return ask(function, positional.get(), keywords.get(), relevant);
+  return ask(function, positional.get(), keywords.get(), relevant, quiet);
 }
 
 // What a tensor of one integer repeats, and no operator computes with.
@@ -72,26 +75,30 @@ bool repeats(PyObject* o) {
   return PyList_CheckExact(o) || PyTuple_CheckExact(o) || PyUnicode_CheckExact(o) || PyBytes_CheckExact(o);
 }
 
-} // namespace
-
-int override_modes() { return t_modes; }
-
-PyObject* try_override(PyObject* function, PyObject* const* args, size_t nargs, PyObject* kwnames) {
+PyObject* try_asking(PyObject* function, PyObject* const* args, size_t nargs, PyObject* kwnames, bool quiet) {
   if (t_off || std::exchange(t_skip, false)) return nullptr;
   PyRef relevant = checked(PyList_New(0));
   size_t all = nargs + (kwnames ? static_cast<size_t>(PyTuple_GET_SIZE(kwnames)) : 0);
   for (size_t k = 0; k < all; ++k) collect(args[k], relevant.get());
   if (!t_modes && !PyList_GET_SIZE(relevant.get())) return nullptr;
-  return dispatch(function, args, nargs, kwnames, relevant.get());
+  return dispatch(function, args, nargs, kwnames, relevant.get(), quiet);
 }
 
-PyObject* try_override_slot(const char* method, PyObject* a, PyObject* b) {
+} // namespace
+
+int override_modes() { return t_modes; }
+
+PyObject* try_override(PyObject* function, PyObject* const* args, size_t nargs, PyObject* kwnames) {
+  return try_asking(function, args, nargs, kwnames, false);
+}
+
+PyObject* try_override_slot(const char* method, PyObject* a, PyObject* b, bool quiet) {
   if (t_off) return nullptr;
   if (!any_overrides(a) && !(b && any_overrides(b)))
     if (!t_modes || repeats(a) || (b && repeats(b))) return nullptr;
   PyRef function = checked(PyObject_GetAttrString(reinterpret_cast<PyObject*>(TensorType), method));
   PyObject* args[] = {a, b};
-  return try_override(function.get(), args, b ? 2 : 1, nullptr);
+  return try_asking(function.get(), args, b ? 2 : 1, nullptr, quiet);
 }
 
 PyObject* try_override_method(const char* method, PyObject* self, PyObject* args, PyObject* kwargs) {

@@ -9,8 +9,8 @@ extern bool g_overrides_watched;
 
 // What an argument's __torch_function__ makes of the call; NULL without an error where no argument has one.
 PyObject* try_override(PyObject* function, PyObject* const* args, size_t nargs, PyObject* kwnames);
-// The same for an operator of the language, by the name of its method.
-PyObject* try_override_slot(const char* method, PyObject* a, PyObject* b);
+// The same for an operator of the language, by the name of its method; `quiet`: NotImplemented where no class knows it.
+PyObject* try_override_slot(const char* method, PyObject* a, PyObject* b, bool quiet = false);
 
 // And for a method of tensors that is no operator.
 PyObject* try_override_method(const char* method, PyObject* self, PyObject* args, PyObject* kwargs);

@@ -97,13 +97,14 @@ private:
 };
 
 PyObject* apply2(const Binary& op, PyObject* a, PyObject* b) {
+  // Where no class knows it the language asks the other side, but for a += b, for which it takes any answer as a result.
   if (g_overrides_watched) [[unlikely]]
-    if (PyObject* result = try_override_slot(op.name(), a, b)) return result;
+    if (PyObject* result = try_override_slot(op.name(), a, b, !op.is_in_place())) return result;
   if (is_plain_tensor(a) && is_plain_tensor(b)) [[likely]]
     return op.call(Value(impl_of(a)), Value(impl_of(b)));
   Operand x, y;
   if (!x.from(a) || !y.from(b)) {
-    PyObject* result = try_override_slot(op.name(), a, b);
+    PyObject* result = try_override_slot(op.name(), a, b, !op.is_in_place());
     return result ? result : not_implemented();
   }
   if (is_array_first(op.name(), x)) return not_implemented();
@@ -186,10 +187,10 @@ PyObject* nb_matrix_multiply(PyObject* a, PyObject* b) {
   static const Op op("matmul");
   return guarded([&] {
     if (g_overrides_watched) [[unlikely]]
-      if (PyObject* result = try_override_slot("matmul", a, b)) return result;
+      if (PyObject* result = try_override_slot("matmul", a, b, true)) return result;
     Operand x, y;
     if (!x.from(a) || !y.from(b) || x.value().is_number() || y.value().is_number() || x.is_array()) {
-      PyObject* result = try_override_slot("matmul", a, b);
+      PyObject* result = try_override_slot("matmul", a, b, true);
       return result ? result : not_implemented();
     }
     promote_as_numpy("matmul", a, x, b, y);
