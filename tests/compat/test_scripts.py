@@ -72,7 +72,7 @@ def test_modules_come_back_from_files(tmp_path, device):
 def test_functions_come_back_from_files():
     file = io.BytesIO()
     jit.save(jit.script(twice), file)
-    assert jit.load(file) is twice
+    assert jit.load(file).__wrapped__ is twice
 
 
 def test_what_cannot_be_saved_says_so(tmp_path):
@@ -144,3 +144,26 @@ def test_scripts_pass_between_programs(program):
         """
     )
     assert third == ["True True"]
+
+
+def test_scripted_functions_are_no_methods_and_keep_their_source(tmp_path):
+    from tesserack import jit
+
+    def scaled(x: ts.Tensor, by: float = 2.0) -> ts.Tensor:
+        return x * by
+
+    with pytest.warns(DeprecationWarning):
+        script = jit.script(scaled)
+
+    class Holds:
+        function = script
+
+    assert Holds().function(ts.ones(1)).item() == 2.0
+    assert script.__name__ == "scaled" and isinstance(script, jit.ScriptFunction) and script.__wrapped__ is scaled
+    jit.save(script, str(tmp_path / "function.pt"))
+    assert jit.load(str(tmp_path / "function.pt"))(ts.ones(1), by=3.0).item() == 3.0
+    assert pickle.loads(pickle.dumps(jit.script(len_of)))(ts.ones(4)) == 4
+
+
+def len_of(x):
+    return len(x)

@@ -106,7 +106,7 @@ def _deprecated(name: str, instead: str = "switch to `torch.compile` or `torch.e
 
 
 def script(obj: Any, optimize: Any = None, _frames_up: int = 0, _rcb: Any = None, example_inputs: Any = None) -> Any:
-    """The function, module or class itself, which runs as Python."""
+    """The module or class itself, or the function, which run as Python."""
     _deprecated("script")
     return scripted(obj)
 

@@ -1,14 +1,20 @@
 """Files of ``jit.save``: a module, or a function, pickled. Where its classes can be imported, it comes back as it was.
 
 An archive of PyTorch's holds programs, so that it opens without the sources they were written in. Nothing is compiled
-here, and a file says only what the classes are called.
+here, and a file says only what the classes are called; functions that no module names are kept as source.
 """
 
 from __future__ import annotations
 
+import ast
 import functools
+import importlib
+import inspect
 import io
 import pickle
+import sys
+import textwrap
+import types
 import zipfile
 from collections.abc import Callable
 from typing import Any, BinaryIO
@@ -26,7 +32,7 @@ def write(obj: Any, file: Any, extra: dict[str, Any] | None) -> None:
     """Write to a path or an open file. ``RuntimeError`` for what does not pickle."""
     data = io.BytesIO()
     try:
-        pickle.Pickler(data, protocol=4).dump(obj)
+        _Pickler(data, protocol=4).dump(obj)
     except (pickle.PicklingError, AttributeError, TypeError) as error:
         raise RuntimeError(
             f"jit.save: expected a {type(obj).__name__} that pickles, since nothing is compiled, got: {error}; define "
@@ -66,6 +72,50 @@ def _unpickled(file: BinaryIO, map_location: Any) -> Any:
         raise RuntimeError(
             f"jit.load: expected that what the file names can be imported, since it holds no program, got: {error}"
         ) from error
+
+
+class _Pickler(pickle.Pickler):
+    """Python's, which takes functions that were defined in others too: by their source."""
+
+    def reducer_override(self, obj: Any) -> Any:
+        if type(obj) is not types.FunctionType or _named(obj.__module__, obj.__qualname__) is obj:
+            return NotImplemented
+        try:
+            text = textwrap.dedent(inspect.getsource(obj))
+        except (OSError, TypeError):
+            return NotImplemented
+        if obj.__name__ == "<lambda>":
+            return NotImplemented
+        cells = (cell.cell_contents for cell in obj.__closure__ or ())
+        return _from_source, (
+            obj.__module__,
+            obj.__name__,
+            text,
+            dict(zip(obj.__code__.co_freevars, cells, strict=True)),
+        )
+
+
+def _named(module: str, path: str) -> Any:
+    """What a module has under a path of names; None where it has nothing."""
+    found: Any = sys.modules.get(module)
+    for name in path.split("."):
+        found = getattr(found, name, None)
+    return found
+
+
+def _from_source(module: str, name: str, text: str, enclosed: dict[str, Any]) -> Any:
+    """A function of a module's, which sees the module's names and those that enclosed it."""
+    made = ast.parse(text)
+    function = made.body[0]
+    assert isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef))
+    function.decorator_list = []
+    outer = ast.parse(f"def enclosing({', '.join(enclosed)}):\n    return {name}").body[0]
+    assert isinstance(outer, ast.FunctionDef)
+    outer.body.insert(0, function)
+    namespace: dict[str, Any] = {}
+    code = compile(ast.Module([outer], []), f"<{module}.{name}>", "exec")
+    exec(code, vars(importlib.import_module(module)) | {"__name__": module}, namespace)
+    return namespace["enclosing"](**enclosed)
 
 
 class _Unpickler(pickle.Unpickler):

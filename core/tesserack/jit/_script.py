@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import inspect
+import sys
+import types
 import warnings
 import weakref
 from typing import Any
@@ -94,6 +97,23 @@ class ScriptFunction(metaclass=_ScriptedFunctions):
     """Functions given to ``script`` or ``trace`` count as its instances."""
 
 
+class _Function(ScriptFunction):
+    """A function of Python's that was scripted: one that a class may hold without its becoming a method."""
+
+    def __init__(self, function: Any) -> None:
+        functools.update_wrapper(self, function)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.__wrapped__(*args, **kwargs)  # type: ignore[attr-defined]
+
+    def __reduce__(self) -> Any:
+        found: Any = sys.modules.get(self.__module__)
+        for name in self.__qualname__.split("."):  # type: ignore[attr-defined]
+            found = getattr(found, name, None)
+        # Where it was decorated the name is its own, elsewhere the function's.
+        return self.__qualname__ if found is self else (scripted, (self.__wrapped__,))  # type: ignore[attr-defined]
+
+
 _MARK = "_tesserack_scripted"
 _functions: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
 
@@ -104,17 +124,18 @@ def is_scripted(obj: Any) -> bool:
 
 def failed_assertion(message: str) -> Exception | None:
     """What a false ``_assert`` raises below a scripted module or function; None where nothing scripted calls."""
-    codes = {getattr(function, "__code__", None) for function in _functions.values()}
     frame = inspect.currentframe()
     while frame is not None:
-        if is_scripted(frame.f_locals.get("self")) or frame.f_code in codes:
+        if frame.f_code is _Function.__call__.__code__ or is_scripted(frame.f_locals.get("self")):
             return Error(f"RuntimeError: AssertionError: {message}")
         frame = frame.f_back
     return None
 
 
 def scripted(obj: Any) -> Any:
-    """The object, which counts as a script from now on; a module's parts, too."""
+    """The object, which counts as a script from now on, as do a module's parts; of a function one that calls it."""
+    if type(obj) is types.FunctionType:
+        obj = _Function(obj)
     if _isinstance(obj, Module):
         parts = list(obj.modules())
         if any(getattr(part, "has_uninitialized_params", bool)() for part in parts):
