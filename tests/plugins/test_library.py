@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import tesserack as ts
 from tesserack import library
+from tesserack.library import definitions
 
 _names = (f"tests::op{k}" for k in itertools.count())
 
@@ -275,3 +276,23 @@ def test_rules_of_operators_for_vmap():
     calls.clear()
     assert ts.vmap(lambda x: scaled(x, 2.0), in_dims=1)(ts.ones(2, 3)).tolist() == [[2.0, 2.0]] * 3
     assert calls == [(3, 2)]
+
+
+def test_opcheck_compares_what_is_compiled_and_open_sizes() -> None:
+    definitions.define(name := f"checked::kept{id(object())}", "(Tensor x) -> Tensor")
+    definitions.impl(name, "default", lambda x: x[x > 0])
+    definitions.register_fake(name, lambda x: x.new_empty(definitions.get_ctx().new_dynamic_size()))
+    outcome = library.opcheck(library.get(name), (ts.tensor([1.0, -1.0, 2.0]),), test_utils="test_faketensor")
+    assert outcome == {"test_faketensor": "SUCCESS"}
+    with pytest.raises(RuntimeError, match="symbols"):
+        definitions.get_ctx()
+    scale = scale_op()
+    x = ts.tensor([1.0, 2.0], dtype=ts.float64, requires_grad=True)
+    checks = ["test_aot_dispatch_dynamic", "test_aot_dispatch_static"]
+    assert set(library.opcheck(scale, (x,), test_utils=checks).values()) == {"SUCCESS"}
+    states = iter(range(100))
+    definitions.define(name := f"checked::counts{id(object())}", "(Tensor x) -> Tensor")
+    definitions.impl(name, "default", lambda x: x + next(states))
+    definitions.register_fake(name, lambda x: x.new_empty(x.shape))
+    with pytest.raises(library.OpCheckError, match="eagerly"):
+        library.opcheck(library.get(name), (ts.ones(2),), test_utils="test_aot_dispatch_static")

@@ -10,7 +10,7 @@ from typing import Any
 
 from tesserack import _native, library
 from tesserack._native import Tensor
-from tesserack.library import CustomOp
+from tesserack.library import CustomOp, open_sizes
 from tesserack.library.replacing import device_of_key, replace
 
 __all__ = ["Library", "define", "fallthrough_kernel", "get_ctx", "get_kernel", "impl", "impl_abstract"]
@@ -277,5 +277,10 @@ def _take_back(replaced: dict[Any, Callable[[], None]]) -> None:
 
 
 def get_ctx() -> Any:
-    """For kernels of shapes that depend on data. ``RuntimeError``: they are not traced here."""
-    raise RuntimeError("get_ctx: sizes that depend on data have no symbols here")
+    """For rules of shapes that depend on data: what has a ``new_dynamic_size()``, where such sizes are only compared.
+
+    ``RuntimeError`` elsewhere: what is traced has no symbols for them.
+    """
+    if open_sizes.current is None:
+        raise RuntimeError("get_ctx: sizes that depend on data have no symbols here")
+    return open_sizes.current
