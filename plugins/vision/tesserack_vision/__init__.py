@@ -11,9 +11,12 @@ _libraries: list[Any] = []  # operators live as long as their library
 
 def register_operators() -> None:
     """Define ``torchvision::nms`` and the others."""
-    from tesserack_vision import boxes, deform, roi, roi_pool
+    from tesserack_vision import boxes, deform, gradients, roi, roi_pool
 
     _define("torchvision", {**boxes.OPERATORS, **roi.OPERATORS, **roi_pool.OPERATORS, **deform.OPERATORS, **_BUILD})
+    gradients.register()
+    for name, function in (("nms", boxes.nms_of_quantized), ("roi_align", roi.roi_align_of_quantized)):
+        _libraries[-1].impl(name, function, "QuantizedCPU")
 
 
 def register_codecs() -> None:

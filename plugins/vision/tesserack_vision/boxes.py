@@ -57,6 +57,11 @@ def qnms(dets: Tensor, scores: Tensor, iou_threshold: float) -> Tensor:
     return nms(dets.float(), scores.float(), iou_threshold)
 
 
+def nms_of_quantized(dets: Any, scores: Any, iou_threshold: float) -> Tensor:
+    """:func:`nms` of tensors with a scale and a zero point."""
+    return nms(dets.dequantize(), scores.dequantize(), iou_threshold)
+
+
 def _bits(rows: Tensor) -> list[int]:
     """Each row of truths as one number, a byte for each column."""
     data, width = rows.to(ts.uint8).cpu().contiguous().numpy().tobytes(), rows.shape[1]

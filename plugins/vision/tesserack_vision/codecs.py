@@ -24,7 +24,8 @@ def _bytes(op: str, data: Tensor) -> bytes:
     if data.dtype != ts.uint8:
         raise RuntimeError(f"{op}: Expected a torch.uint8 tensor, got {data.dtype}")
     if data.ndim != 1 or not data.numel():
-        raise RuntimeError(f"{op}: Expected a non empty 1-dimensional tensor, got the shape {list(data.shape)}")
+        expected = "Expected a non empty 1-dimensional tensor: Input tensor must be 1-dimensional"
+        raise RuntimeError(f"{op}: {expected}, got the shape {list(data.shape)}")
     content: bytes = data.cpu().contiguous().numpy().tobytes()
     return content
 
@@ -46,8 +47,8 @@ def _damaged(op: str, error: Exception) -> str:
 
 
 def _tensor(values: Any) -> Tensor:
-    """(C, H, W) of values (H, W, C)."""
-    return ts.from_numpy(np.array(values.transpose(2, 0, 1), order="C"))  # a picture's own memory is read only
+    """(C, H, W) of values (H, W, C), whose order in memory stays, as in torchvision."""
+    return ts.from_numpy(np.array(values, order="C")).permute(2, 0, 1)  # a picture's own memory is read only
 
 
 def _jpeg(op: str, picture: Image.Image, mode: int, exif: bool) -> Tensor:
@@ -108,7 +109,9 @@ def decode_gif(data: Tensor) -> Tensor:
             frames.append(_planes(picture, 3, False))
     except _DAMAGE as error:
         raise RuntimeError(_damaged("decode_gif", error)) from None
-    return frames[0] if len(frames) == 1 else ts.stack(frames)
+    if len(frames) == 1:
+        return frames[0]
+    return ts.stack([frame.permute(1, 2, 0) for frame in frames]).permute(0, 3, 1, 2)
 
 
 def decode_image(data: Tensor, mode: int = 0, apply_exif_orientation: bool = False) -> Tensor:

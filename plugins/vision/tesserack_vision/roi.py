@@ -148,6 +148,15 @@ def _mapping(channels: int, bins: tuple[int, int], like: Tensor) -> tuple[Tensor
     return ts.arange(channels, device=like.device).view(-1, ph, pw), channels // (ph * pw)
 
 
+def roi_align_of_quantized(input: Any, rois: Any, *numbers: Any) -> Any:
+    """:func:`qroi_align` of tensors with a scale and a zero point."""
+    from tesserack.compat.shims import _make_per_tensor_quantized_tensor
+
+    (scale, zero), (rois_scale, rois_zero) = ((x.q_scale(), x.q_zero_point()) for x in (input, rois))
+    whole = qroi_align(input.int_repr(), rois.int_repr(), scale, zero, rois_scale, rois_zero, *numbers)
+    return _make_per_tensor_quantized_tensor(whole, scale, zero)
+
+
 def _ps_sum(input: Tensor, rois: Tensor, scale: float, bins: tuple[int, int], ratio: int) -> Tensor:
     ph, pw = bins
     _, out = _mapping(input.shape[1], bins, input)

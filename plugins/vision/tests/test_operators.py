@@ -206,6 +206,31 @@ def test_gradients(device: str) -> None:
         step = ts.tensor(RNG.standard_normal(sizes), device=device)
         along = ((first(x + 1e-6 * step) - first(x - 1e-6 * step)) / 2e-6 * grad).sum().item()
         assert (got * step).sum().item() == pytest.approx(along, rel=1e-4, abs=1e-6)
+        leaf = x.clone().requires_grad_()
+        assert ts.autograd.grad(first(leaf), leaf, grad)[0].equal(got)  # also where torchvision says none
+
+
+def test_gradients_of_deform_conv2d(device: str) -> None:
+    tensors = [
+        ts.tensor(RNG.standard_normal(shape), device=device).requires_grad_()
+        for shape in ((1, 2, 5, 5), (2, 2, 3, 3), (1, 18, 3, 3), (1, 9, 3, 3), (2,))
+    ]
+    assert ts.autograd.gradcheck(lambda *t: vision.deform_conv2d(*t, 1, 1, 0, 0, 1, 1, 1, 1, True), tensors)
+
+
+def test_tensors_with_a_scale(device: str) -> None:
+    from tesserack.compat.shims import quantize_per_tensor, quint8
+
+    boxes = ts.tensor([[0.0, 0, 10, 10], [1, 1, 10, 10], [20, 20, 30, 30]])
+    scores = ts.tensor([0.5, 1.0, 0.25])
+    dets, marks = (quantize_per_tensor(x, scale, 0, quint8) for x, scale in ((boxes, 1.0), (scores, 0.25)))
+    assert vision.nms(dets, marks, 0.5).tolist() == [1, 2]
+    image = quantize_per_tensor(ts.arange(32.0).view(1, 2, 4, 4), 2.0, 10, quint8)
+    rois = quantize_per_tensor(ts.tensor([[0.0, 0, 0, 2, 2]]), 1.0, 0, quint8)
+    got = vision.roi_align(image, rois, 1.0, 2, 2, 2, False)
+    want = vision.roi_align(image.dequantize(), rois.dequantize(), 1.0, 2, 2, 2, False)
+    assert (got.q_scale(), got.q_zero_point()) == (2.0, 10)
+    assert (got.dequantize() - want).abs().max().item() <= 1.0
 
 
 @pytest.mark.parametrize(

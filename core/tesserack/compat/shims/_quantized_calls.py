@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 import tesserack as ts
-from tesserack import Tensor
+from tesserack import Tensor, library
 from tesserack._tensor.overrides import DisableTorchFunctionSubclass
 
 __all__ = ["answer"]
@@ -38,6 +38,9 @@ def answer(func: Any, args: Any, kwargs: Any) -> Any:
     """The function's result, or ``NotImplementedError`` where PyTorch's quantized tensors have none here."""
     name = str(getattr(func, "__name__", func))
     first = _first((args, kwargs))
+    kernel = _kernel(func)
+    if kernel is not None:
+        return kernel(*args, **kwargs)
     with DisableTorchFunctionSubclass():
         if name in _AS_THEY_ARE:
             return func(*args, **kwargs)
@@ -52,6 +55,13 @@ def answer(func: Any, args: Any, kwargs: Any) -> Any:
         if name in _RANGED:
             return _ranged(func(*_numbers(args), **_numbers(kwargs)), first, *_RANGED[name])
     raise NotImplementedError(f"{name}: there is none for quantized tensors; call dequantize() first")
+
+
+def _kernel(func: Any) -> Any:
+    """What a program registered for quantized tensors, of an operator of its own."""
+    name = str(getattr(func, "_qualified_op_name", getattr(func, "__name__", "")))
+    operator = library._operators.get(name.partition(".")[0]) if "::" in name else None
+    return operator and operator._kernels.get("QuantizedCPU")
 
 
 def _changes_dtype(name: str, args: Any, kwargs: Any) -> bool:
