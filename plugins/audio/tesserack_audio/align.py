@@ -18,11 +18,14 @@ def forced_align(
 
     Raises ``RuntimeError`` for more than one sequence, and where T is shorter than the labels and their repeats.
     """
-    if log_probs.ndim != 3 or log_probs.shape[0] != 1 or targets.ndim != 2 or targets.shape[0] != 1:
-        raise RuntimeError(
-            "forced_align: expected log_probs of shape (1, T, C) and targets of (1, L), got "
-            f"{tuple(log_probs.shape)} and {tuple(targets.shape)}"
-        )
+    for name, value, ndim, shape in (("log_probs", log_probs, 3, "(1, T, C)"), ("targets", targets, 2, "(1, L)")):
+        if value.ndim != ndim or value.shape[0] != 1:
+            several = "The batch dimension for {0} must be 1 at the current version" if value.ndim == ndim else "{0}"
+            text = several.format(name)
+            raise RuntimeError(f"forced_align: {text}: expected shape {shape}, got {tuple(value.shape)}")
+    for name, lengths in (("input_lengths", input_lengths), ("target_lengths", target_lengths)):
+        if lengths.ndim != 1 or not lengths.numel():
+            raise RuntimeError(f"forced_align: {name} must be 1-D, of one length, got {tuple(lengths.shape)}")
     if targets.dtype not in (ts.int32, ts.int64):
         raise RuntimeError(f"forced_align: targets must be int32 or int64 type, got {targets.dtype}")
     if not log_probs.is_floating_point():
@@ -34,7 +37,8 @@ def forced_align(
     steps, labels = int(input_lengths[0].item()), int(target_lengths[0].item())
     if steps != log_probs.shape[1] or labels != targets.shape[1]:
         raise RuntimeError(
-            f"forced_align: expected lengths {log_probs.shape[1]} and {targets.shape[1]}, got {steps} and {labels}"
+            f"forced_align: input length mismatch or target length mismatch: expected {log_probs.shape[1]} and "
+            f"{targets.shape[1]}, got {steps} and {labels}"
         )
     row = targets[0].to(ts.int64)
     repeats = int((row[1:] == row[:-1]).sum().item())
