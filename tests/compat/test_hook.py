@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
+import subprocess
+import sys
 
 import pytest
 import tesserack as ts
@@ -461,6 +463,17 @@ def test_workers_of_joblib_see_the_same(program):
         """
     )
     assert lines == ["[('2.13.0+tesserack', [1.0]), ('2.13.0+tesserack', [2.0])]"]
+
+
+@pytest.mark.skipif(importlib.util.find_spec("xdist") is None, reason="needs pytest-xdist")
+def test_workers_of_xdist_see_the_same(tmp_path):
+    (tmp_path / "test_it.py").write_text(
+        "import torch\n\n\ndef test_version(worker_id):\n"
+        "    assert torch.__version__.endswith('tesserack') and worker_id == 'gw0'\n"
+    )
+    words = [sys.executable, "-m", "tesserack", "run", "-m", "pytest", "-n", "1", "-q", "-p", "no:cacheprovider", "."]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    assert "1 passed" in done.stdout, done.stdout + done.stderr
 
 
 def test_processes_started_after_the_end_see_none():

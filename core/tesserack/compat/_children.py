@@ -1,4 +1,5 @@
-"""Processes started with ``spawn`` or ``forkserver``, and workers of joblib and Ray, see PyTorch as the program does.
+"""Processes started with ``spawn`` or ``forkserver``, and workers of joblib, Ray and pytest-xdist, see PyTorch as the
+program does.
 
 What such a process is to prepare is unpickled before anything of the program is imported there; one entry more, which
 is unpickled by a call of ours, lets ``import torch`` mean Tesserack from then on.
@@ -8,6 +9,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import pickle
 from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any
@@ -33,6 +35,7 @@ def install(options: dict[str, Any], begin: Callable[[dict[str, Any], str], None
     _begin[:] = [begin]
     _forget.extend(when_imported(name, _patch) for name in SPAWNS)
     _forget.append(when_imported("ray", _patch_ray))
+    _forget.append(when_imported("execnet.gateway_io", _patch_execnet))
 
 
 def remove() -> None:
@@ -73,6 +76,22 @@ def _patch_ray(module: ModuleType) -> None:
 
     _real.append((module, "init", real))
     found.init = init
+
+
+def _patch_execnet(module: ModuleType) -> None:
+    """The processes of execnet, in which pytest-xdist runs tests, are given a line of Python's to begin with."""
+    found: Any = module
+    real = found.popen_args
+
+    @functools.wraps(real)
+    def popen_args(*args: Any, **kwargs: Any) -> list[str]:
+        *words, line = real(*args, **kwargs)
+        if _options:
+            line = f"import pickle; pickle.loads(bytes.fromhex({pickle.dumps(_Beginning()).hex()!r})); {line}"
+        return [*words, line]
+
+    _real.append((module, "popen_args", real))
+    found.popen_args = popen_args
 
 
 def _arguments() -> tuple[dict[str, Any], str]:
