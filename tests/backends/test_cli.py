@@ -235,6 +235,9 @@ def test_run(acme):
     assert shown(path, "--device=acme", "x", "--device", "y") == "acme:0 ['x', '--device', 'y'] __main__ 1"
     assert shown(path, "--", "--device", "y") == "cpu ['--device', 'y'] __main__ 1"
     assert shown("-m", "train", "--device", "acme", "z") == "acme:0 ['z'] __main__ 1"
+    assert shown(
+        "-c", "import sys, torch; print(torch.ones(1).device, sys.argv, __name__)", "--device", "acme", "z"
+    ) == ("acme:0 ['-c', 'z'] __main__")
     assert acme.cli("run", path, "7").returncode == 7
     done = acme.cli("run", path, "--device", "nosuch")
     assert done.returncode == 2 and "no backend named 'nosuch'" in done.stderr and "Traceback" not in done.stderr

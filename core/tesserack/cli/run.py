@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import runpy
 import sys
+import types
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import tesserack
@@ -23,11 +23,12 @@ OPTIONS = """  --device NAME  the default device
   --torch-random draw PyTorch's random numbers of the cpu, bit by bit
   --report       at the end, say which names of PyTorch's the program touched and which are missing
   -m             run a module by name
+  -c             run a text, as a program
   --             what follows belongs to the program, also options spelled as these
 
 Options stand before SCRIPT or right after it."""
 
-USAGE = f"""usage: tesserack run [OPTION ...] (SCRIPT | -m MODULE) [OPTION ...] [--] [ARGUMENT ...]
+USAGE = f"""usage: tesserack run [OPTION ...] (SCRIPT | -m MODULE | -c TEXT) [OPTION ...] [--] [ARGUMENT ...]
 
 Runs a program as python would, with another default device; "import torch" means Tesserack in it.
 
@@ -44,6 +45,7 @@ class Request:
     command: str = "run"
     script: str = ""
     module: bool = False
+    text: bool = False
     device: str | None = None
     scope: list[str] | None = None
     as_cuda: bool = False
@@ -81,7 +83,7 @@ def begin(request: Request) -> None:
             compat.enable(request.scope, device=card, as_cuda=request.as_cuda, report=request.report, random=random)
         except (RuntimeError, ValueError) as error:
             raise CommandError(f"{command}: {error}") from error
-    sys.argv = [request.script, *request.arguments]
+    sys.argv = ["-c" if request.text else request.script, *request.arguments]
 
 
 def execute(request: Request) -> int:
@@ -90,6 +92,9 @@ def execute(request: Request) -> int:
         if request.module:
             sys.path.insert(0, "")
             runpy.run_module(request.script, run_name="__main__", alter_sys=True)
+        elif request.text:
+            sys.path.insert(0, "")
+            _run_text(request.script)
         else:
             _run_file(Path(request.script), request.command)
     except (CommandError, SettingError, BrokenPipeError):
@@ -103,7 +108,7 @@ def execute(request: Request) -> int:
     return 0
 
 
-def _within_program(trace: TracebackType | None) -> TracebackType | None:
+def _within_program(trace: types.TracebackType | None) -> types.TracebackType | None:
     """A traceback from where the program begins, without what started it."""
     while trace is not None and trace.tb_frame.f_code.co_filename in (__file__, "<frozen runpy>", runpy.__file__):
         trace = trace.tb_next
@@ -115,6 +120,12 @@ def _set_device(name: str, command: str) -> None:
         tesserack.set_default_device(name)
     except (RuntimeError, ValueError) as error:
         raise CommandError(f"{command}: {error}") from error
+
+
+def _run_text(text: str) -> None:
+    """As ``python -c``: what it defines is ``__main__``'s."""
+    main = sys.modules["__main__"] = types.ModuleType("__main__")
+    exec(compile(text, "<string>", "exec"), vars(main))
 
 
 def _run_file(path: Path, command: str) -> None:
@@ -141,9 +152,11 @@ def parse(words: list[str], command: str, usage: str) -> Request:
     """The words of ``command``. ``CommandError`` with its usage where they make no sense."""
     request, left = Request(command), [*words]
     while left and left[0].startswith("-"):
-        if left[0] == "-m":
-            request.module = True
+        if left[0] in ("-m", "-c"):
+            request.module, request.text = left[0] == "-m", left[0] == "-c"
             del left[0]
+            if request.text:
+                break
         elif not _take_option(request, left):
             raise CommandError(
                 f"{command}: unknown option {left[0]!r}; options of the script follow the script\n{usage}"
