@@ -11,8 +11,8 @@ import pytest
 def test_members_of_what_is_missing_may_be_defaults(program):
     lines = program.run("""
         import torch, torch.distributed as dist
-        from torch.testing._internal.common_utils import TestCase, run_tests
-        from torch.testing._internal.common_device_type import instantiate_device_type_tests
+        from torch.testing._internal.common_utils import TestCase
+        from torch.testing._internal.jit_utils import make_global
         from torch.utils.mobile_optimizer import optimize_for_mobile
 
         def reduce(x, group=dist.group.WORLD, op=dist.ReduceOp.SUM, kind=torch.onnx.OperatorExportTypes.ONNX):
@@ -23,7 +23,7 @@ def test_members_of_what_is_missing_may_be_defaults(program):
 
         modes = torch.onnx.OperatorExportTypes
         print(reduce(3), hasattr(modes, "ONNX"))
-        for use in (lambda: modes.ONNX(), lambda: bool(modes.ONNX), lambda: run_tests(), lambda: Own("x")):
+        for use in (lambda: modes.ONNX(), lambda: bool(modes.ONNX), lambda: make_global(), lambda: Own("x")):
             try:
                 use()
             except NotImplementedError as error:
