@@ -97,7 +97,7 @@ private:
 };
 
 PyObject* apply2(const Binary& op, PyObject* a, PyObject* b) {
-  // Where no class knows it the language asks the other side, but for a += b, for which it takes any answer as a result.
+  // Where no class knows it the language asks the other side; of a += b it would take that answer as the result.
   if (g_overrides_watched) [[unlikely]]
     if (PyObject* result = try_override_slot(op.name(), a, b, !op.is_in_place())) return result;
   if (is_plain_tensor(a) && is_plain_tensor(b)) [[likely]]
