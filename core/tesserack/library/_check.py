@@ -23,9 +23,9 @@ class _Named:
 
     def __init__(self, op: Any) -> None:
         self.call = op
-        self.name = str(getattr(op, "_qualified_op_name", getattr(op, "__name__", op)))
-        schemas = getattr(op, "schemas", None)
-        self.schema = str(schemas[0] if schemas else op.schema)
+        schemas = getattr(op, "schemas", None)  # an operator's; of torch.ops any name is an overload
+        self.schema = str(schemas[0] if isinstance(schemas, list) else getattr(op, "schema", op))
+        self.name = self.schema.partition("(")[0]
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.call(*args, **kwargs)
@@ -186,7 +186,7 @@ def opcheck(
     Returns ``{check: "SUCCESS" or the exception}``. Raises :class:`OpCheckError` at the first failure unless
     ``raise_exception`` is False, and ``ValueError`` for unknown checks.
     """
-    op = op if hasattr(op, "name") else _Named(op)
+    op = op if isinstance(getattr(op, "name", None), str) else _Named(op)
     names = [test_utils] if isinstance(test_utils, str) else [*test_utils]
     outcome: dict[str, Any] = {}
     for name in names:
