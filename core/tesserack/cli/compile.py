@@ -14,7 +14,7 @@ from tesserack.jit._compile.measured import Measured, watching
 
 __all__ = ["run"]
 
-USAGE = f"""usage: tesserack compile [OPTION ...] (SCRIPT | -m MODULE) [OPTION ...] [--] [ARGUMENT ...]
+USAGE = f"""usage: tesserack compile [OPTION ...] (SCRIPT | -m MODULE | -c TEXT) [OPTION ...] [--] [ARGUMENT ...]
 
 Runs a program as "tesserack run" does, with every module compiled that the program calls itself, and says at the end
 what that gained: calls run by turns as Python and as graphs at first, which give the same results.

@@ -12,7 +12,6 @@ import importlib
 import inspect
 import io
 import pickle
-import sys
 import textwrap
 import types
 import zipfile
@@ -21,6 +20,7 @@ from typing import Any, BinaryIO
 
 import tesserack as ts
 from tesserack._tensor import pickling as _pickling
+from tesserack.jit._script import at_home
 
 __all__ = ["read", "write"]
 
@@ -78,7 +78,7 @@ class _Pickler(pickle.Pickler):
     """Python's, which takes functions that were defined in others too: by their source."""
 
     def reducer_override(self, obj: Any) -> Any:
-        if type(obj) is not types.FunctionType or _named(obj.__module__, obj.__qualname__) is obj:
+        if type(obj) is not types.FunctionType or at_home(obj) is obj:
             return NotImplemented
         try:
             text = textwrap.dedent(inspect.getsource(obj))
@@ -93,14 +93,6 @@ class _Pickler(pickle.Pickler):
             text,
             dict(zip(obj.__code__.co_freevars, cells, strict=True)),
         )
-
-
-def _named(module: str, path: str) -> Any:
-    """What a module has under a path of names; None where it has nothing."""
-    found: Any = sys.modules.get(module)
-    for name in path.split("."):
-        found = getattr(found, name, None)
-    return found
 
 
 def _from_source(module: str, name: str, text: str, enclosed: dict[str, Any]) -> Any:

@@ -21,6 +21,7 @@ __all__ = [
     "ScriptWarning",
     "TracerWarning",
     "TracingCheckError",
+    "at_home",
     "is_scripted",
     "scripted",
 ]
@@ -97,6 +98,14 @@ class ScriptFunction(metaclass=_ScriptedFunctions):
     """Functions given to ``script`` or ``trace`` count as its instances."""
 
 
+def at_home(function: Any) -> Any:
+    """What stands where a function's names say that it does; None where there is nothing."""
+    found: Any = sys.modules.get(function.__module__)
+    for name in function.__qualname__.split("."):
+        found = getattr(found, name, None)
+    return found
+
+
 class _Function(ScriptFunction):
     """A function of Python's that was scripted: one that a class may hold without its becoming a method."""
 
@@ -107,11 +116,9 @@ class _Function(ScriptFunction):
         return self.__wrapped__(*args, **kwargs)  # type: ignore[attr-defined]
 
     def __reduce__(self) -> Any:
-        found: Any = sys.modules.get(self.__module__)
-        for name in self.__qualname__.split("."):  # type: ignore[attr-defined]
-            found = getattr(found, name, None)
+        function: Any = self.__wrapped__  # type: ignore[attr-defined]
         # Where it was decorated the name is its own, elsewhere the function's.
-        return self.__qualname__ if found is self else (scripted, (self.__wrapped__,))  # type: ignore[attr-defined]
+        return function.__qualname__ if at_home(function) is self else (scripted, (function,))
 
 
 _MARK = "_tesserack_scripted"
