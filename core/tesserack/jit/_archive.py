@@ -34,8 +34,9 @@ def write(obj: Any, file: Any, extra: dict[str, Any] | None) -> None:
     try:
         _Pickler(data, protocol=4).dump(obj)
     except (pickle.PicklingError, AttributeError, TypeError) as error:
+        kind = type(inspect.unwrap(obj)).__name__
         raise RuntimeError(
-            f"jit.save: expected a {type(inspect.unwrap(obj)).__name__} that pickles, since nothing is compiled, got: {error}; define "
+            f"jit.save: expected a {kind} that pickles, since nothing is compiled, got: {error}; define "
             "its classes and functions at the top of a module, or save the state_dict"
         ) from error
     with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
