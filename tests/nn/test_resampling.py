@@ -143,3 +143,15 @@ def test_meta_tensors_of_any_size_are_resized(mode: str, size: int) -> None:
     assert y.is_meta and tuple(y.shape) == (10, 3, *[2 * 10**8] * (size - 2))
     y.backward(ts.empty_like(y))
     assert x.grad is not None and x.grad.shape == x.shape
+
+
+@pytest.mark.parametrize(("mode", "shape"), [("bilinear", (1, 2, 3, 40)), ("bicubic", (2, 1, 40, 5)),
+                                             ("trilinear", (1, 1, 4, 3, 30)), ("area", (1, 2, 3, 40))])  # fmt: skip
+def test_what_shrinks_most_is_resized_first(mode, shape):
+    # The result is the same in any order of the dims: as of the dims turned around.
+    x = ts.from_numpy(RNG.standard_normal(shape))
+    options = {} if mode == "area" else {"align_corners": True}
+    got = F.interpolate(x, 4, mode=mode, **options)
+    turned = (0, 1, *range(x.ndim - 1, 1, -1))
+    other = F.interpolate(x.permute(turned), 4, mode=mode, **options).permute(turned)
+    ts.testing.assert_close(got, other)

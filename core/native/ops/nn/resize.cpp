@@ -5,6 +5,7 @@
 #include "ops/common/declare.h"
 #include "ops/common/layout.h"
 #include "runtime/computed_dtypes.h"
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <numbers>
@@ -211,6 +212,16 @@ Dims output_sizes(IntSpan plane, std::optional<IntSpan> size, std::span<const do
 
 const Op floor_op("floor");
 
+// The dims in the order in which they are resized: what shrinks most goes first, so that little is left for the others.
+// Images of bytes: rows first, as PyTorch, since each pass rounds.
+SmallVector<size_t, 6> order_of(IntSpan plane, IntSpan out, bool bytes) {
+  SmallVector<size_t, 6> order;
+  for (size_t d = 0; d < plane.size(); ++d) order.push_back(bytes ? plane.size() - 1 - d : d);
+  auto growth = [&](size_t d) { return static_cast<double>(out[d]) / static_cast<double>(plane[d]); };
+  if (!bytes) std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return growth(a) < growth(b); });
+  return order;
+}
+
 Tensor interpolate(const Tensor& input, std::optional<IntSpan> size, std::span<const double> scales, const char* mode,
                    std::optional<bool> align_corners, std::optional<bool> recompute, bool antialias) {
   TS_CHECK_KIND(ErrorKind::NotImplemented, input.ndim() >= 3 && input.ndim() <= 5,
@@ -247,8 +258,7 @@ Tensor interpolate(const Tensor& input, std::optional<IntSpan> size, std::span<c
   // Channels that lie together move together.
   const bool channels_last = plane.size() == 2 && is_channels_last(input);
   if (channels_last) x = ops::permute(x, Dims{0, 2, 3, 1});
-  for (size_t k = 0; k < plane.size(); ++k) {
-    size_t d = bytes ? plane.size() - 1 - k : k; // images: rows first, as PyTorch, since each pass rounds
+  for (size_t d : order_of(plane, out, bytes)) {
     OptionalScale scale;
     if (!scales.empty() && !recompute.value_or(false)) scale = scales[scales.size() == 1 ? 0 : d];
     int64_t dim = static_cast<int64_t>(d) + (channels_last ? 1 : 2), n = plane[d];
