@@ -207,3 +207,27 @@ def test_compile_of_a_module_leaves_it_as_it_is():
         layer.compile(mode="default", options={"a": 1})
     x = ts.ones(1, 2)
     assert layer._call_impl(x).tolist() == layer(x).tolist()
+
+
+def test_hooks_that_are_always_called_follow_a_pre_hook_that_failed():
+    def refuse(module, args):
+        raise RuntimeError("refused")
+
+    told = []
+    layer = nn.Linear(2, 2)
+    layer.register_forward_hook(lambda module, args, result: told.append(result), always_call=True)
+    layer.register_forward_pre_hook(refuse)
+    with pytest.raises(RuntimeError, match="refused"):
+        layer(ts.ones(1, 2))
+    assert told == [None]
+
+
+def test_a_backward_hook_of_a_module_that_gives_a_dictionary_warns():
+    class Named(nn.Module):
+        def forward(self, x):
+            return {"x": x * 2}
+
+    module = Named()
+    module.register_full_backward_hook(lambda *_: None)
+    with pytest.warns(UserWarning, match="should be a Tensor or a tuple of Tensors but received <class 'dict'>"):
+        module(ts.ones(2, requires_grad=True))

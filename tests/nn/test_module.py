@@ -385,3 +385,26 @@ def test_what_is_applied_in_place_is_seen_by_the_backward_pass():
     for product in products:
         with pytest.raises(RuntimeError, match="modified by an inplace operation"):
             product.sum().backward()
+
+
+def test_a_buffer_in_the_place_of_a_plain_attribute_is_refused():
+    module = nn.Module()
+    module.count = 5
+    with pytest.raises(KeyError, match="count"):
+        module.count = nn.Buffer(ts.ones(1))
+    del module.count
+    module.count = nn.Parameter(ts.ones(1))
+    module.count = nn.Buffer(ts.ones(1))
+    assert [*module.state_dict()] == ["count"] and not [*module.parameters()]
+
+
+def test_a_buffer_reaches_a_register_buffer_of_two_parameters():
+    class Counting(nn.Module):
+        def register_buffer(self, name, value):
+            seen.append(name)
+            super().register_buffer(name, value)
+
+    seen = []
+    module = Counting()
+    module.count = nn.Buffer(ts.ones(1))
+    assert seen == ["count"] and module.count.item() == 1

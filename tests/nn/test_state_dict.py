@@ -167,3 +167,12 @@ def test_batch_norm_state_without_the_count_is_accepted_from_version_1():
     with pytest.raises(RuntimeError, match="num_batches_tracked"):
         nn.BatchNorm1d(2).load_state_dict(state)
     nn.BatchNorm1d(2).load_state_dict(dict(state))
+
+
+def test_values_given_to_a_meta_parameter_are_told_of():
+    layer = nn.Linear(2, 2, bias=False, device="meta")
+    state = {"weight": ts.ones(2, 2)}
+    with pytest.warns(UserWarning, match="for weight: copying from a non-meta parameter .* no-op.*assign=True"):
+        layer.load_state_dict(state)
+    layer.load_state_dict(state, assign=True)
+    assert layer.weight.tolist() == [[1, 1], [1, 1]]

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any
 
-from tesserack import is_grad_enabled
+from tesserack import Tensor, is_grad_enabled
 from tesserack.nn.modules._backward_hooks import BackwardHooks, warn_of_last_operator
 from tesserack.utils.hooks import RemovableHandle
 
@@ -159,19 +159,27 @@ class HookMixin:
             if self.__dict__.get("_compiled_call_impl") is None:
                 self._forget_hooked()
             return self.forward(*args, **kwargs)
-        args, kwargs = self._run_pre_hooks(args, kwargs)
-        backward = self._backward_watch()
-        if backward is not None:
-            args = backward.watch_inputs(args)
         called: set[int] = set()
         try:
+            args, kwargs = self._run_pre_hooks(args, kwargs)
+            backward = self._backward_watch()
+            if backward is not None:
+                args = backward.watch_inputs(args)
             result = self._run_forward_hooks(args, kwargs, self.forward(*args, **kwargs), called)
         except Exception:
             self._run_always_called(args, kwargs, called)
             raise
         if (not self._full_backward_hooks or GLOBAL.last_operator) and is_grad_enabled():
             self._watch_last_operator(args, result)
-        return result if backward is None else backward.watch_outputs(result)
+        if backward is None:
+            return result
+        if not isinstance(result, (Tensor, tuple)):
+            warnings.warn(
+                "For backward hooks to be called, module output should be a Tensor or a tuple of Tensors but received "
+                f"{type(result)}",
+                stacklevel=3,
+            )
+        return backward.watch_outputs(result)
 
     def _watch_last_operator(self, args: tuple[Any, ...], output: Any) -> None:
         result = output

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import inspect
+import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
@@ -186,6 +188,14 @@ class StateDictMixin:
                 if assign is not None:
                     self._assign_tensor(name, tensor, value, assign)
                 else:
+                    if tensor.is_meta and not value.is_meta:
+                        warnings.warn(
+                            f"for {key}: copying from a non-meta parameter in the checkpoint to a meta parameter in "
+                            "the current model, which is a no-op. (Did you mean to pass `assign=True` to assign items "
+                            "in the state dictionary to their corresponding key in the module instead of copying them "
+                            "in place?)",
+                            stacklevel=2,
+                        )
                     tensor.copy_(value)
         except Exception as error:
             error_msgs.append(
@@ -243,6 +253,8 @@ class StateDictMixin:
             if hook(module, state_dict, prefix, metadata) is not None:
                 raise RuntimeError("state_dict post-hook: expected None, edit the state_dict in place")
 
+        if inspect.isfunction(hook):
+            hook._from_public_api = True  # type: ignore[attr-defined]  # as programs ask of PyTorch's
         return add_hook(
             self._state_dict_hooks, functools.wraps(hook)(checked) if hasattr(hook, "__name__") else checked
         )

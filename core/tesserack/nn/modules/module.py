@@ -249,14 +249,27 @@ class Module(HookMixin, TraversalMixin, ConvertMixin, StateDictMixin):
                 value = registered("module", self, name, value)
             self._modules[name] = value
         elif isinstance(value, Buffer):
-            self._claim(name, "_buffers")
-            self.register_buffer(name, value, value.persistent)
+            # Not over a plain attribute, which register_buffer refuses.
+            if name not in own or any(name in own[each] for each in _REGISTRIES):
+                self._claim(name, "_buffers")
+            self._register_buffer(name, value)
         elif (name in own or not self._mirrors()) and self._reassign(name, value):
             return
         elif name in _REGISTRIES:
             own[name] = Registry(self, value)
         else:
             object.__setattr__(self, name, value)
+
+    def _register_buffer(self, name: str, value: Buffer) -> None:
+        # A subclass may override register_buffer without a third parameter.
+        import inspect
+
+        if type(self).register_buffer is Module.register_buffer or (
+            "persistent" in inspect.signature(self.register_buffer).parameters
+        ):
+            self.register_buffer(name, value, value.persistent)
+        else:
+            self.register_buffer(name, value)
 
     def _mirrors(self) -> bool:
         return getattr(self.__dict__.get("_modules"), "mirrors", True)
