@@ -360,3 +360,22 @@ def test_a_step_to_an_epoch_warns_in_the_words_of_its_constant():
     with pytest.warns(UserWarning) as told:
         schedule.step(3)
     assert [str(warning.message) for warning in told] == [optim.lr_scheduler.EPOCH_DEPRECATION_WARNING]
+
+
+def test_schedules_keep_what_they_were_given():
+    # Tensors that a program writes to afterwards.
+    lr, high, momentum = ts.tensor(0.1), ts.tensor(0.2), ts.tensor(0.8)
+    for make in (
+        lambda opt: lrs.CyclicLR(opt, lr, high, base_momentum=momentum, max_momentum=momentum),
+        lambda opt: lrs.OneCycleLR(opt, high, total_steps=4, base_momentum=momentum, max_momentum=momentum),
+        lambda opt: optim.swa_utils.SWALR(opt, high),
+    ):
+        opt = optim.SGD([nn.Parameter(ts.ones(1))], lr=lr.clone(), momentum=0.5)
+        schedule = make(opt)
+        before = {k: float(v) for k, v in opt.param_groups[0].items() if isinstance(v, ts.Tensor) and k != "lr"}
+        ends = [float(x) for x in getattr(schedule, "max_lrs", [])]
+        assert before
+        for value in (lr, high, momentum):
+            value.mul_(0.5)
+        after = {k: float(v) for k, v in opt.param_groups[0].items() if isinstance(v, ts.Tensor) and k != "lr"}
+        assert after == before and [float(x) for x in getattr(schedule, "max_lrs", [])] == ends

@@ -313,3 +313,21 @@ def test_lbfgs_of_a_loss_that_knows_no_parameters_moves_nothing(tolerance):
     params = [ts.ones(2, 3), ts.ones(2)]
     opt = optim.LBFGS(params, 0.1, tolerance_grad=tolerance)
     assert opt.step(lambda: ts.tensor([10.0])).tolist() == [10.0] and params[0].sum() == 6
+
+
+@pytest.mark.parametrize("kind", [optim.SGD, optim.Adam, optim.LBFGS])
+def test_hooks_of_every_optimizer_surround_its_own(kind):
+    from tesserack.optim import optimizer as base
+
+    told = []
+    opt = kind(weights())
+    handles = [
+        base.register_optimizer_step_pre_hook(lambda *_: told.append("all before")),
+        base.register_optimizer_step_post_hook(lambda *_: told.append("all after")),
+    ]
+    opt.register_step_pre_hook(lambda *_: told.append("own before"))
+    opt.register_step_post_hook(lambda *_: told.append("own after"))
+    opt.step(lambda: ts.tensor(1.0))
+    for handle in handles:
+        handle.remove()
+    assert told == ["all before", "own before", "own after", "all after"]

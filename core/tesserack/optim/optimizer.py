@@ -39,7 +39,7 @@ def register_optimizer_step_pre_hook(hook: Callable[..., Any]) -> RemovableHandl
 
 
 def register_optimizer_step_post_hook(hook: Callable[..., Any]) -> RemovableHandle:
-    """Call ``hook(optimizer, args, kwargs)`` after each step of every optimizer, before its own hooks."""
+    """Call ``hook(optimizer, args, kwargs)`` after each step of every optimizer, after its own hooks."""
     return _add(_GLOBAL["_step_post_hooks"], hook)
 
 
@@ -73,7 +73,8 @@ def _with_hooks(run: Callable[..., Any]) -> Callable[..., Any]:
 def _hooks_of(optimizer: Optimizer, name: str) -> list[Callable[..., Any]]:
     """The hooks now; none in a subclass that does not call ``super().__init__``, as wrappers of optimizers do not."""
     hooks: Hooks | None = getattr(optimizer, name, None)
-    return [*_GLOBAL[name].values(), *(hooks.values() if hooks else ())]
+    own, all_of_them = list(hooks.values()) if hooks else [], list(_GLOBAL[name].values())
+    return own + all_of_them if name == "_step_post_hooks" else all_of_them + own
 
 
 def _replaced_arguments(answer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:

@@ -11,9 +11,14 @@ from tesserack.autograd._whole import keeps_itself, whole
 from tesserack.optim.optimizer import Optimizer
 
 
+def apart(value: Any) -> Any:
+    """A copy of a tensor, which its owner may write to; numbers as they are."""
+    return value.clone() if isinstance(value, Tensor) else value
+
+
 def current(optimizer: Optimizer, key: str = "lr") -> list[Any]:
     """What the groups hold under ``key``; copies of tensors, which schedules write to."""
-    return [group[key].clone() if isinstance(group[key], Tensor) else group[key] for group in optimizer.param_groups]
+    return [apart(group[key]) for group in optimizer.param_groups]
 
 
 def set_rate(group: dict[str, Any], rate: Any) -> None:
@@ -57,7 +62,7 @@ class LRScheduler:
             raise TypeError(f"{type(self).__name__}: {type(optimizer).__name__} is not an Optimizer")
         for i, group in enumerate(optimizer.param_groups):
             if last_epoch == -1:
-                group.setdefault("initial_lr", group["lr"].clone() if isinstance(group["lr"], Tensor) else group["lr"])
+                group.setdefault("initial_lr", apart(group["lr"]))
             elif "initial_lr" not in group:
                 raise KeyError(
                     f"{type(self).__name__}: param 'initial_lr' is not specified in param_groups[{i}], "

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from tesserack.optim.lr_scheduler._base import LRScheduler, set_rate
+from tesserack.optim.lr_scheduler._base import LRScheduler, apart, set_rate
 from tesserack.optim.optimizer import Optimizer
 
 __all__ = ["SWALR", "CyclicLR"]
@@ -18,7 +18,7 @@ def _per_group(name: str, optimizer: Optimizer, value: Any) -> list[float]:
     if len(values) != groups:
         raise ValueError(f"{name} must have the same length as optimizer.param_groups: expected {groups}, "
                          f"got {len(values)}")  # fmt: skip
-    return values
+    return [apart(each) for each in values]
 
 
 class CyclicLR(LRScheduler):
@@ -84,7 +84,7 @@ class CyclicLR(LRScheduler):
         for group, low, high in zip(self.optimizer.param_groups, self.base_momentums, self.max_momentums, strict=True):
             if last_epoch == -1:
                 _set_momentum(group, high)
-            group["max_momentum"], group["base_momentum"] = high, low
+            group["max_momentum"], group["base_momentum"] = apart(high), apart(low)
 
     def scale_fn(self, x: float) -> float:
         """How high cycle (or iteration) ``x`` goes."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from tesserack.optim.lr_scheduler._base import LRScheduler
+from tesserack.optim.lr_scheduler._base import LRScheduler, apart
 from tesserack.optim.optimizer import Optimizer
 
 __all__ = ["OneCycleLR"]
@@ -78,7 +78,7 @@ class OneCycleLR(LRScheduler):
         values = list(value) if isinstance(value, (list, tuple)) else [value] * groups
         if len(values) != groups:
             raise ValueError(f"OneCycleLR: expected {groups} values of {name}, got {len(values)}")
-        return values
+        return [apart(each) for each in values]
 
     def _start_momentum(self, base_momentum: Any, max_momentum: Any, last_epoch: int) -> None:
         if not {"momentum", "betas"} & self.optimizer.defaults.keys():
