@@ -108,3 +108,11 @@ def test_gradients_at_the_edges(device: ts.device) -> None:
         assert x.grad is not None and s.grad is not None
         assert x.grad.shape == x.shape and s.grad.shape == s.shape
         assert (x.grad == 2).all() and (s.grad == 6).all()
+
+
+def test_a_factor_of_whole_numbers_is_whole():
+    x, index, source = ts.ones(3, dtype=ts.int64), ts.tensor([0, 1]), ts.tensor([3, 5])
+    assert x.index_add(0, index, source, alpha=2.0).tolist() == [7, 11, 1]
+    assert x.index_add(0, index, source, alpha=2.5).tolist() == [7, 11, 1]
+    x.index_add_(0, index, source, alpha=-1.0)
+    assert x.tolist() == [-2, -4, 1]

@@ -407,3 +407,24 @@ class TestTheContextIsTheNode:
         del y
         gc.collect()
         assert _Noted.seen() is None
+
+
+def test_setup_context_is_given_arguments_that_were_left_out():
+    class Power(ts.autograd.Function):
+        @staticmethod
+        def forward(x, exponent=3):
+            return x.detach() ** exponent
+
+        @staticmethod
+        def setup_context(ctx, inputs, output):
+            x, ctx.exponent = inputs
+            ctx.save_for_backward(x)
+
+        @staticmethod
+        def backward(ctx, grad):
+            (x,) = ctx.saved_tensors
+            return grad * ctx.exponent * x ** (ctx.exponent - 1), None
+
+    x = ts.tensor([2.0], requires_grad=True)
+    Power.apply(x).sum().backward()
+    assert x.grad.tolist() == [12.0]

@@ -60,3 +60,31 @@ def test_storage_follows_the_default_dtype() -> None:
     finally:
         ts.set_default_dtype(ts.float32)
     assert pickle.loads(pickle.dumps(ts.Storage)) is ts.Storage
+
+
+def test_a_storage_without_data_takes_any_size():
+    storage = ts.TypedStorage([1, 2, 3, 4], dtype=ts.int16, device="meta")
+    storage.resize_(10)
+    assert storage.size() == 10 and storage.nbytes() == 20
+    storage.resize_(2)
+    assert storage.size() == 2
+
+
+def test_bytes_of_numbers_are_turned_around_in_place():
+    x = ts.tensor([1, 256], dtype=ts.int16)
+    x.untyped_storage().byteswap(ts.int16)
+    assert x.tolist() == [256, 1]
+    z = ts.tensor([1 + 2j], dtype=ts.complex64)
+    z.untyped_storage().byteswap(ts.complex64)
+    z.untyped_storage().byteswap(ts.float32)
+    assert z.tolist() == [1 + 2j]
+    x.untyped_storage().byteswap(ts.uint8)
+    assert x.tolist() == [256, 1]
+
+
+def test_a_storage_names_the_file_that_it_maps(tmp_path):
+    path = tmp_path / "numbers"
+    path.write_bytes(bytes(8))
+    mapped = ts.UntypedStorage.from_file(path, nbytes=8)
+    assert mapped.filename == str(path) and not mapped.resizable()
+    assert ts.UntypedStorage(8).filename is None and ts.UntypedStorage(8).resizable()

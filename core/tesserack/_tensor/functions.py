@@ -152,12 +152,13 @@ def asarray(
     dtype: dtype | None = None,
     device: device | str | None = None,
     copy: bool | None = None,
-    requires_grad: bool | None = None,
+    requires_grad: bool | None = False,
 ) -> Tensor:
     """``obj`` as a tensor: shared where possible, always copied with ``copy=True``, never with ``copy=False``.
 
     Takes tensors, storages, arrays, DLPack objects, buffers, numbers and sequences. ``ValueError`` when
-    ``copy=False`` is impossible. Gradients reach a tensor unless ``requires_grad`` says True, to make a leaf, or False.
+    ``copy=False`` is impossible. What a tensor was computed from is kept with ``requires_grad=True``, or None, which
+    makes no leaf of a tensor without; by default the result is apart from it, as PyTorch's.
     """
     source = _as_source(obj, dtype)
     result = _native.as_tensor(source, dtype=dtype, device=device)

@@ -143,6 +143,10 @@ class Function:
         """Run ``forward`` on the arguments and record ``backward`` for them."""
         if kwargs:
             args = _in_order(cls, args, kwargs)
+        separate = cls.setup_context is not Function.setup_context
+        # What setup_context is given are all arguments, with those that were left out.
+        if separate and getattr(cls.forward, "__defaults__", None) and len(args) < cls.forward.__code__.co_argcount:
+            args = _in_order(cls, args, {})
         if batching:
             found = _vmap_rule[0](cls, args)
             if found is not NotImplemented:
@@ -151,7 +155,6 @@ class Function:
             found = _jvp_rule[0](cls, args)
             if found is not None:
                 return found
-        separate = cls.setup_context is not Function.setup_context
         if takers:
             found = take(_native._function_apply, (cls, separate, *args), {}, True, not _is_recorded(args))
             if found is not NotImplemented:

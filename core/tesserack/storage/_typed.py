@@ -160,6 +160,15 @@ class TypedStorage:
         """Make it of ``size`` numbers; see ``UntypedStorage.resize_``."""
         self._untyped.resize_(size * self.element_size())
 
+    def resizable(self) -> bool:
+        """Whether :meth:`resize_` may make it longer."""
+        return self._untyped.resizable()
+
+    @property
+    def filename(self) -> str | None:
+        """The file that it maps; None for memory."""
+        return self._untyped.filename
+
     def clone(self) -> TypedStorage:
         """The same numbers in memory of their own."""
         return TypedStorage(self._numbers().clone())

@@ -57,6 +57,7 @@ class UntypedStorage:
     """
 
     is_sparse = is_sparse_csr = False
+    filename: str | None = None  # of the file that it maps
 
     def __init__(self, owner: Any = 0, *, device: Any = None) -> None:
         if isinstance(owner, str) or not isinstance(owner, (Tensor, int, Sequence)):
@@ -91,7 +92,9 @@ class UntypedStorage:
             if not nbytes:
                 return cls(0)
             mapped = mmap.mmap(file.fileno(), nbytes, access=mmap.ACCESS_WRITE if shared else mmap.ACCESS_COPY)
-        return cls(frombuffer(mapped, dtype=_native.uint8))
+        storage = cls(frombuffer(mapped, dtype=_native.uint8))
+        storage.filename = os.fspath(filename)
+        return storage
 
     @classmethod
     def from_buffer(
@@ -238,6 +241,9 @@ class UntypedStorage:
         """Make it of ``size`` bytes, for all tensors of the memory; what it had stays in front."""
         if size < 0:
             raise RuntimeError(f"resize_: expected a size of at least 0, got {size}")
+        if self._owner.is_meta:
+            self._part = range(size)
+            return self
         whole = self._owner._storage_nbytes()
         start = self._part.start if self._part else 0
         if start + size <= whole:
@@ -250,6 +256,17 @@ class UntypedStorage:
             self._owner._resize_storage(size)
             self._part = None
         return self
+
+    def resizable(self) -> bool:
+        """Whether :meth:`resize_` may make it longer: not over a file, nor for a slice."""
+        return self.filename is None and not (self._part and self._part.start)
+
+    def byteswap(self, dtype: dtype) -> None:
+        """Turn the bytes of every number around, in place; of complex ones those of each part."""
+        width = dtype.itemsize // 2 if dtype.is_complex else dtype.itemsize
+        if width > 1:
+            rows = self._whole(_native.uint8).view(-1, width)
+            rows.copy_(rows.flip(1))
 
     def __getattr__(self, name: str) -> bool:
         # Whether it is on a device of some kind: as its tensor says.

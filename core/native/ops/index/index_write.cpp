@@ -30,17 +30,17 @@ void slices_to(const Tensor& out, int64_t d, const Tensor& index, const Tensor& 
   scatter_slices(out, d, apart_from(index, out), from, opcode);
 }
 
-Tensor index_add_rule(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source, Scalar alpha) {
+Tensor index_add_rule(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source, Scalar /*alpha*/) {
   check_slices(self, dim, index, source, "index_add");
-  TS_CHECK(alpha.is(1) || !alpha.is_float() || is_differentiable(self.dtype()),
-           "index_add: for integral input tensors, alpha must not be a floating point number");
   return index_write_outline_of(self);
 }
 void index_add(const Tensor& out, const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source,
                Scalar alpha) {
   begin(out, self);
-  slices_to(out, wrap_dim(dim, self.ndim(), "index_add"), index, alpha.is(1) ? source : ops::mul(source, alpha),
-            TS_S_ADD);
+  // A factor of whole numbers is a whole number, as PyTorch's.
+  Tensor scaled = alpha.is(1) ? source : ops::mul(source, alpha);
+  if (scaled.dtype() != source.dtype()) scaled = ops::mul(source, Scalar(static_cast<int64_t>(alpha.to_double())));
+  slices_to(out, wrap_dim(dim, self.ndim(), "index_add"), index, scaled, TS_S_ADD);
 }
 void index_add_rule_(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source, Scalar alpha) {
   check_inplace(self, "index_add_");

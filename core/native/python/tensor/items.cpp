@@ -160,7 +160,7 @@ bool store_item(DType t, void* at, PyObject* o) {
   if (is_complex(t)) return store_complex(t, at, o);
   if (t == DType::UInt64 && store_uint64(at, o)) return true;
   Value v;
-  if (t == DType::Bool && PyLong_Check(o)) {
+  if (t == DType::Bool && (PyLong_Check(o) || PyComplex_Check(o))) {
     int truth = PyObject_IsTrue(o); // of any size
     if (truth < 0) throw_python();
     v = Value(truth != 0);
