@@ -406,3 +406,48 @@ def test_what_packages_of_tensor_containers_take(program):
     assert lines[0] == "True False"
     assert lines[1] == "[946516139, 3429289954, 681341045, 323328356]"
     assert lines[2] == "[True, True]"
+
+
+PARTS = """
+import torch
+from torch.nn.utils.prune import _compute_nparams_toprune, _validate_pruning_amount, _validate_pruning_amount_init
+from torch.testing._utils import freeze_rng_state, wrapper_set_seed
+from torch.utils._import_utils import _check_module_exists, dill_available
+
+assert _compute_nparams_toprune(0.5, 7) == 4 and _compute_nparams_toprune(3, 7) == 3
+for refused, kind in ((lambda: _validate_pruning_amount(8, 7), ValueError),
+                      (lambda: _validate_pruning_amount_init(1.5), ValueError),
+                      (lambda: _validate_pruning_amount_init("a"), TypeError)):
+    try:
+        refused()
+    except kind:
+        continue
+    raise AssertionError(kind)
+before = torch.get_rng_state()
+assert torch.equal(wrapper_set_seed(torch.rand, 3), wrapper_set_seed(torch.rand, 3))
+assert torch.equal(torch.get_rng_state(), before)
+assert _check_module_exists("json") and not _check_module_exists("no_such_module.at_all")
+
+scale, tracker, found = torch.tensor([8.0]), torch.tensor([1], dtype=torch.int32), torch.zeros(1)
+torch._amp_update_scale_(scale, tracker, found, 2.0, 0.5, 2)
+assert (scale.item(), tracker.item()) == (16.0, 0)
+grads = [torch.ones(2), torch.tensor([float("nan")])]
+torch._amp_foreach_non_finite_check_and_unscale_(grads, found, torch.tensor(0.25))
+assert found.item() == 1 and grads[0].tolist() == [0.25, 0.25]
+torch._amp_update_scale_(scale, tracker, found, 2.0, 0.5, 2)
+assert scale.item() == 8.0
+
+assert [x.item() for x in torch._foreach_max([torch.tensor([1.0, 3.0]), torch.tensor([[2]])])] == [3.0, 2]
+x, mask, index = torch.arange(4.0), torch.tensor([True, False]), torch.tensor([1, 9])
+assert torch._unsafe_masked_index(x, mask, [index], -1.0).tolist() == [1.0, -1.0]
+assert torch._unsafe_masked_index_put_accumulate(x, mask, [index], torch.ones(2)).tolist() == [0.0, 2.0, 2.0, 3.0]
+y, mean, invstd = torch._native_batch_norm_legit(torch.randn(4, 2), None, None, True, 0.1, 1e-5)
+assert y.mean(0).abs().max() < 1e-6 and mean.shape == invstd.shape == (2,)
+assert torch._C.has_lapack and torch._C._get_graph_executor_optimize(True)
+assert not torch.set_vital("Dataloader", "enabled", "True") and torch.read_vitals() == ""
+print("done")
+"""
+
+
+def test_parts_that_pytorchs_own_tests_take(program):
+    assert program.run(PARTS) == ["done"]

@@ -108,8 +108,11 @@ class GradScaler:
                         raise ValueError(
                             "unscale_: expected gradients of float32, got float16; keep parameters float32"
                         )
-                    parameter.grad.mul_(factor)
-                    finite.setdefault(parameter.grad.device, []).append(parameter.grad.isfinite().all())
+                    if parameter.grad.is_sparse:  # finite as a whole: entries of one place add up
+                        parameter.grad = parameter.grad.coalesce()
+                    values = parameter.grad._values() if parameter.grad.is_sparse else parameter.grad
+                    values.mul_(factor)
+                    finite.setdefault(values.device, []).append(values.isfinite().all())
             return {
                 device: found_inf.to(device) + float(not all(bool(flag) for flag in flags))
                 for device, flags in finite.items()

@@ -64,7 +64,13 @@ def _foreach_norm(self: Any, ord: float = 2, dtype: Any = None) -> list[Tensor]:
     return [operators()["linalg_vector_norm"](t, ord, dtype=dtype) for t in self]
 
 
-FUNCTIONS: dict[str, Callable[..., Any]] = {"_foreach_norm": _foreach_norm}
+def _foreach_max(self: Any) -> list[Tensor]:
+    """The largest element of each tensor."""
+    _check_tensors("_foreach_max", self)
+    return [operators()["amax"](t) for t in self]
+
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {"_foreach_norm": _foreach_norm, "_foreach_max": _foreach_max}
 for _name in (*_UNARY, *_BINARY, *_TERNARY):
     for _suffix in ("", "_"):
         if _name in ("zero", "copy") and not _suffix:

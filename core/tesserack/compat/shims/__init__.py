@@ -12,6 +12,7 @@ from tesserack import Tensor
 from tesserack._tensor.assertions import _assert
 from tesserack.compat import _names
 from tesserack.compat._old_forms import functions
+from tesserack.compat.shims._amp_parts import _amp_foreach_non_finite_check_and_unscale_, _amp_update_scale_
 from tesserack.compat.shims._checks import (
     _check,
     _check_index,
@@ -34,15 +35,22 @@ from tesserack.compat.shims._parts import (
     _log_softmax,
     _log_softmax_backward_data,
     _masked_softmax,
+    _native_batch_norm_legit,
     _nested_from_padded,
     _nested_from_padded_and_nested_example,
     _nested_tensor_from_mask,
+    _nnpack_available,
     _shape_as_tensor,
     _softmax,
     _softmax_backward_data,
     _unique,
     _unique2,
+    _unsafe_masked_index,
+    _unsafe_masked_index_put_accumulate,
     _weight_norm,
+    read_vitals,
+    set_vital,
+    vitals_enabled,
 )
 from tesserack.compat.shims._quantized import (
     _make_per_channel_quantized_tensor,
@@ -67,6 +75,8 @@ from tesserack.serialization._objects import load, save, use_names
 __all__ = [
     "_add_relu",
     "_aminmax",
+    "_amp_foreach_non_finite_check_and_unscale_",
+    "_amp_update_scale_",
     "_assert",
     "_assert_scalar",
     "_assert_tensor_metadata",
@@ -87,14 +97,18 @@ __all__ = [
     "_make_per_channel_quantized_tensor",
     "_make_per_tensor_quantized_tensor",
     "_masked_softmax",
+    "_native_batch_norm_legit",
     "_nested_from_padded",
     "_nested_from_padded_and_nested_example",
     "_nested_tensor_from_mask",
+    "_nnpack_available",
     "_shape_as_tensor",
     "_softmax",
     "_softmax_backward_data",
     "_unique",
     "_unique2",
+    "_unsafe_masked_index",
+    "_unsafe_masked_index_put_accumulate",
     "_weight_norm",
     "add",
     "addbmm",
@@ -123,10 +137,13 @@ __all__ = [
     "quint2x4",
     "quint4x2",
     "quint8",
+    "read_vitals",
     "save",
+    "set_vital",
     "solve",
     "sub",
     "symeig",
+    "vitals_enabled",
     "where",
 ]
 

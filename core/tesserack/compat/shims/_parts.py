@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -171,3 +172,62 @@ def _add_relu(input: Tensor, other: Tensor, *, alpha: float = 1, out: Tensor | N
     """The sum where it is above zero."""
     found = ts.relu(ts.add(input, other, alpha=alpha))
     return found if out is None else out.resize_(found.shape).copy_(found)
+
+
+def _unsafe_masked_index(self: Tensor, mask: Tensor, indices: Sequence[Tensor | None], fill: float) -> Tensor:
+    """``self[indices]`` where the mask is set, ``fill`` elsewhere; there, indices may lie outside.
+
+    >>> import tesserack as ts
+    >>> _unsafe_masked_index(ts.arange(3), ts.tensor([True, False]), [ts.tensor([1, 9])], -1).tolist()
+    [1, -1]
+    """
+    return self[_within(self, mask, indices)].masked_fill(~mask, fill)
+
+
+def _unsafe_masked_index_put_accumulate(
+    self: Tensor, mask: Tensor, indices: Sequence[Tensor | None], values: Tensor
+) -> Tensor:
+    """``self`` with values added at indices where the mask is set."""
+    return self.index_put(_within(self, mask, indices), values.masked_fill(~mask, 0), accumulate=True)
+
+
+def _within(self: Tensor, mask: Tensor, indices: Sequence[Tensor | None]) -> tuple[Any, ...]:
+    # Where the mask is not set an index is the first one: masks and indices broadcast.
+    return tuple(slice(None) if each is None else each.masked_fill(~mask, 0) for each in indices)
+
+
+def _native_batch_norm_legit(
+    input: Tensor, weight: Tensor | None, bias: Tensor | None, *statistics_and_numbers: Any
+) -> tuple[Tensor, Tensor, Tensor]:
+    """:func:`tesserack.native_batch_norm`: running mean and variance, training, momentum, eps; or the last three."""
+    given = statistics_and_numbers
+    if given and isinstance(given[0], bool):
+        given = (None, None, *given)
+    result: tuple[Tensor, Tensor, Tensor] = ts.native_batch_norm(input, weight, bias, *given)
+    return result
+
+
+def _nnpack_available() -> bool:
+    return False
+
+
+_vitals: dict[str, dict[str, str]] = {}
+
+
+def vitals_enabled() -> bool:
+    """Whether programs' vitals are kept: where ``TORCH_VITAL`` is set."""
+    return os.environ.get("TORCH_VITAL", "").lower() in ("1", "on", "true")
+
+
+def set_vital(vital: str, attr: str, value: str) -> bool:
+    """Keep an attribute of a vital, where they are kept."""
+    if not vitals_enabled():
+        return False
+    _vitals.setdefault(vital, {})[attr] = str(value)
+    return True
+
+
+def read_vitals() -> str:
+    """What is kept, one attribute a line."""
+    lines = (f"[{vital}.{name}]\t\t {value}" for vital, kept in _vitals.items() for name, value in kept.items())
+    return "\n".join(lines)

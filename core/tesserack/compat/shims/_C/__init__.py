@@ -6,6 +6,7 @@ import contextlib
 import weakref
 from typing import Any
 
+import tesserack
 from tesserack import _native
 from tesserack._native import Generator, Size, device, dtype, is_grad_enabled, layout, memory_format
 from tesserack._tensor.overrides import DisableTorchFunction, DisableTorchFunctionSubclass, _modes
@@ -13,6 +14,7 @@ from tesserack._tensor.subclass import no_override
 from tesserack.autograd.function import batching
 from tesserack.func._batched import Fallback
 from tesserack.ops.random import default_generator as _default_generator
+from tesserack.utils import deterministic
 from tesserack.utils.futures import Future
 
 __all__ = [
@@ -33,6 +35,8 @@ TensorBase: Any = _native.Tensor
 _TensorBase = TensorBase
 _has_cuda = _has_mps = _has_xpu = _has_mkldnn = False
 _GLIBCXX_USE_CXX11_ABI = True
+has_lapack = has_openmp = True
+has_mkl = False
 
 
 def _current_graph_task_id() -> int:
@@ -85,6 +89,21 @@ def _jit_set_profiling_mode(mode: bool) -> bool:
 
 def _jit_set_profiling_executor(mode: bool) -> bool:
     return False
+
+
+def _get_graph_executor_optimize(new_settings: bool | None = None) -> bool:
+    """True: what is compiled is optimised, whatever is asked for."""
+    return True
+
+
+def _get_deterministic_fill_uninitialized_memory() -> bool:
+    return bool(deterministic.fill_uninitialized_memory)
+
+
+def _set_deterministic_fill_uninitialized_memory(mode: bool) -> None:
+    if not isinstance(mode, bool):
+        raise TypeError(f"expected a bool, but got {type(mode).__name__}")
+    deterministic.fill_uninitialized_memory = mode
 
 
 def _jit_override_can_fuse_on_gpu(mode: bool) -> None:
@@ -163,8 +182,6 @@ class _Functions(type):
     """Has what ``torch`` has: pickles name a function so, as an attribute of a class."""
 
     def __getattr__(cls, name: str) -> Any:
-        import tesserack
-
         if name.startswith("__"):
             raise AttributeError(name)
         return getattr(tesserack, name)

@@ -243,7 +243,15 @@ class TensorLikePair(Pair):
         related = isinstance(actual, type(expected)) or isinstance(expected, type(actual))
         if not related or (not allow_subclasses and type(actual) is not type(expected)):
             self._inputs_not_supported()
-        return self._to_tensor(actual), self._to_tensor(expected)
+        actual, expected = self._to_tensor(actual), self._to_tensor(expected)
+        for tensor in (actual, expected):
+            self._check_supported(tensor, id=id)
+        return actual, expected
+
+    # Every layout there is can be compared; packages' pairs override this, and call it.
+    def _check_supported(self, tensor: ts.Tensor, *, id: tuple[Any, ...]) -> None:
+        if not isinstance(tensor, ts.Tensor):
+            raise ErrorMeta(TypeError, f"expected a tensor, got {type(tensor).__name__}", id=id)
 
     def _to_tensor(self, tensor_like: Any) -> ts.Tensor:
         if isinstance(tensor_like, ts.Tensor):
