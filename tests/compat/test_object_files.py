@@ -412,3 +412,21 @@ PYTHON_2 = r"""
 
 def test_strings_of_python_2(program):
     assert program.run(PYTHON_2) == [r"['\u017c', [2.5]]"] * 2 + [r"[b'\xc5\xbc', [2.5]]"]
+
+
+ATTRIBUTES = """
+import io, torch
+made = [torch.ones(2), torch.nn.Parameter(torch.ones(2)), torch.nn.Buffer(torch.ones(2))]
+for value in made:
+    value.note, value.scale = "kept", 0.5
+for weights_only in (True, False):
+    file = io.BytesIO()
+    torch.save(made, file)
+    file.seek(0)
+    again = torch.load(file, weights_only=weights_only)
+    print([(type(x) is type(y), x.note, x.scale) for x, y in zip(again, made)])
+"""
+
+
+def test_attributes_of_tensors_come_back(program):
+    assert program.run(ATTRIBUTES) == [str([(True, "kept", 0.5)] * 3)] * 2

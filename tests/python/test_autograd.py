@@ -545,3 +545,10 @@ def test_a_gradient_with_a_graph_is_no_view_with_or_without_memory(shape, place)
     (p.T * p.T).sum().backward(create_graph=True)
     assert p.grad.shape == p.shape and p.grad._base is None and p.grad.requires_grad
     p.grad.detach_()
+
+
+def test_zeros_in_the_place_of_missing_gradients_can_be_differentiated_with_the_graph():
+    x, y = ts.ones(2, requires_grad=True), ts.ones(2, requires_grad=True)
+    _, other = ts.autograd.grad((x * 2).sum(), (x, y), create_graph=True, materialize_grads=True)
+    assert other.tolist() == [0, 0] and other.requires_grad
+    assert not ts.autograd.grad((x * 2).sum(), (x, y), materialize_grads=True)[1].requires_grad

@@ -81,3 +81,11 @@ def test_objects() -> None:
         "finfo(resolution=1e-06, min=-3.40282e+38, max=3.40282e+38, eps=1.19209e-07"
     )
     assert repr(ts.iinfo(ts.int8)) == "iinfo(min=-128, max=127, dtype=int8)"
+
+
+def test_a_view_that_lost_its_history_can_be_shown():
+    base = ts.ones(2, requires_grad=True).clone()
+    with ts.no_grad():
+        view = base[:1]
+    base.mul_(2)
+    assert repr(view) == "tensor([2.], grad_fn=<Invalid>)"

@@ -13,6 +13,8 @@ import pytest
 import tesserack as ts
 from tesserack import nn
 from tesserack.serialization import SerializationError
+from tesserack.serialization import _objects as objects
+from tesserack.serialization._safe import safe_globals
 
 
 def archive_of(value):
@@ -254,3 +256,40 @@ def test_shards_are_read_by_their_index(tmp_path):
     index.write_text("{")
     with pytest.raises(SerializationError, match="index"):
         ts.load(index)
+
+
+def test_an_order_of_bytes_that_archives_do_not_say():
+    from tesserack.serialization import _byte_order as order
+
+    file = io.BytesIO()
+    objects.save(ts.tensor([1, 256], dtype=ts.int16), file)
+    without = io.BytesIO()
+    with zipfile.ZipFile(file) as read, zipfile.ZipFile(without, "w") as write:
+        for entry in read.infolist():
+            if not entry.filename.endswith("byteorder"):
+                write.writestr(entry.filename, read.read(entry))
+    try:
+        for asked, numbers in ((None, [1, 256]), (order.LoadEndianness.LITTLE, [1, 256]),
+                               (order.LoadEndianness.BIG, [256, 1])):  # fmt: skip
+            order.set_default_load_endianness(asked)
+            assert order.get_default_load_endianness() is asked
+            for stream, wanted in ((file, [1, 256]), (without, numbers)):
+                stream.seek(0)
+                assert objects.load(stream).tolist() == wanted
+    finally:
+        order.set_default_load_endianness(None)
+    with pytest.raises(TypeError, match="LoadEndianness"):
+        order.set_default_load_endianness("big")
+
+
+class Undeclared:
+    pass
+
+
+def test_names_that_a_file_would_be_refused_for(tmp_path):
+    path = tmp_path / "file.pt"
+    objects.save({"a": ts.ones(1), "b": Undeclared(), "c": nn.Parameter(ts.ones(1))}, path)
+    name = f"{Undeclared.__module__}.Undeclared"
+    assert objects.get_unsafe_globals_in_checkpoint(path) == [name]
+    with safe_globals([Undeclared]):
+        assert objects.get_unsafe_globals_in_checkpoint(path) == []

@@ -103,12 +103,14 @@ def compiled_with_cxx11_abi() -> bool:
 def broadcast_shapes(*shapes: int | Sequence[int]) -> Size:
     """The shape that tensors of these shapes broadcast to.
 
-    Raises ``RuntimeError`` if they do not.
+    Raises ``RuntimeError`` if they do not, or if a length is negative.
 
     >>> broadcast_shapes((3, 1), (4,))
     tesserack.Size([3, 4])
     """
     tuples = [(shape,) if isinstance(shape, int) else tuple(shape) for shape in shapes]
+    if any(length < 0 for shape in tuples for length in shape):
+        raise RuntimeError(f"broadcast_shapes: Trying to create tensor with negative dimension: {tuples}")
     result: list[int] = []
     for position in range(max(map(len, tuples), default=0)):
         sizes = {shape[-1 - position] for shape in tuples if position < len(shape)} - {1}

@@ -219,7 +219,10 @@ def _history(tensor: Tensor) -> list[str]:
     forward = sys.modules.get("tesserack.autograd.forward_ad")
     if forward is not None and forward.carries_tangent(tensor):
         return [f"tangent={forward.unpack_dual(tensor).tangent}"]
-    node = tensor.grad_fn
+    try:
+        node = tensor.grad_fn
+    except RuntimeError:  # a view from before its memory was written to without a record
+        return ["grad_fn=<Invalid>"]
     if node is not None:
         return [f"grad_fn=<{type(node).__name__}>"]
     return ["requires_grad=True"] if tensor.requires_grad else []

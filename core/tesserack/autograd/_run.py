@@ -134,7 +134,8 @@ def grad(
         from tesserack import zeros_like as zeros
 
         results = tuple(
-            zeros(tensor) if result is None else result for result, tensor in zip(results, wanted, strict=True)
+            zeros(tensor, requires_grad=create_graph) if result is None else result
+            for result, tensor in zip(results, wanted, strict=True)
         )
     if any(hasattr(place, "_nested_gradient") for place in wanted):
         results = tuple(

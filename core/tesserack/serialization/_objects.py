@@ -377,6 +377,44 @@ class _Outline(_Unpickler):
         return StorageKind(name) if stored else _Anything
 
 
+class _Asking(_Outline):
+    """Notes the names that only a declaration lets be found; makes nothing."""
+
+    unsafe: list[str]
+
+    def find_class(self, module: str, name: str) -> Any:
+        try:
+            _Unpickler.find_class(self, module, name)
+        except WeightsOnlyError:
+            self.unsafe.append(f"{module}.{name}")
+        return super().find_class(module, name)
+
+
+def get_unsafe_globals_in_checkpoint(f: Any) -> list[str]:
+    """The functions and classes that a file of ``torch.save`` names and that ``weights_only=True`` would refuse, each
+    once; nothing of the file is run. ``ValueError`` for files of the form before PyTorch 1.6.
+
+    >>> import fractions, io
+    >>> file = io.BytesIO(); save({"a": ts.ones(1), "b": fractions.Fraction(1, 2)}, file); _ = file.seek(0)
+    >>> get_unsafe_globals_in_checkpoint(file)
+    ['fractions.Fraction']
+    """
+    if isinstance(f, (str, os.PathLike)):
+        with open(f, "rb") as file:
+            return get_unsafe_globals_in_checkpoint(file)
+    if not _is_archive(f):
+        raise ValueError("get_unsafe_globals_in_checkpoint: expected a file of torch.save's zip form; load and save it")
+    unsafe: list[str] = []
+
+    def read(data: bytes, storages: Callable[[Any], Any]) -> Any:
+        asking = _Asking(data, storages, _find_safe)
+        asking.unsafe = unsafe
+        return asking.load()
+
+    read_archive_with(f, rest_of(f), serialization._placer(None), read)
+    return [*dict.fromkeys(unsafe)]
+
+
 def _rebuild_from_type(function: Any, kind: type, arguments: tuple[Any, ...], state: Any) -> Any:
     made = function(*arguments)
     if made.is_nested:

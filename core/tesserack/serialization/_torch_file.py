@@ -15,6 +15,7 @@ from typing import Any, BinaryIO
 
 import tesserack as ts
 from tesserack import Tensor
+from tesserack.serialization._byte_order import default_byte_order
 from tesserack.serialization._files import Window, read_into
 from tesserack.serialization._torch_names import NameRefused, PickleRefused, Storage, StorageKind
 from tesserack.serialization._torch_pickle import end_of, interpret
@@ -130,7 +131,7 @@ def read_archive_with(
             raise PickleRefused("it is a zip archive, but no PyTorch file: it has no data.pkl")
         folder = min(pickles, key=len).removesuffix("data.pkl")
         order = records.get(f"{folder}byteorder")
-        big = order is not None and _content(archive, order) == b"big"
+        big = (default_byte_order() if order is None else _content(archive, order)) == b"big"
 
         def read(key: str, nbytes: int) -> Tensor:
             record = records.get(f"{folder}data/{key}")

@@ -161,8 +161,15 @@ def _checked_tensor(value: Any) -> Tensor:
     return value.detach()
 
 
+def _with_state(made: Tensor, state: Any) -> Tensor:
+    """A tensor with the attributes that a program gave it; what its class says of tensors is not replaced."""
+    if isinstance(state, dict):
+        vars(made).update((key, value) for key, value in state.items() if type(key) is str and not hasattr(made, key))
+    return made
+
+
 def _parameter(_: Reading, data: Any, requires_grad: Any, hooks: Any = None, state: Any = None) -> Tensor:
-    return ts.nn.Parameter(_checked_tensor(data), requires_grad=requires_grad is True)
+    return _with_state(ts.nn.Parameter(_checked_tensor(data), requires_grad=requires_grad is True), state)
 
 
 def _from_type(reading: Reading, function: Any, kind: Any, arguments: Any, state: Any = None) -> Tensor:
@@ -171,15 +178,15 @@ def _from_type(reading: Reading, function: Any, kind: Any, arguments: Any, state
         raise PickleRefused("a tensor in it is of no known class")
     made = function.call(reading, *arguments)
     if kind.name == "torch.nn.parameter.Buffer":
-        return ts.nn.Buffer(_checked_tensor(made))
+        return _with_state(ts.nn.Buffer(_checked_tensor(made)), state)
     if kind.name == "torch.nn.parameter.Parameter":
-        return ts.nn.Parameter(_checked_tensor(made), requires_grad=made.requires_grad)
+        return _with_state(ts.nn.Parameter(_checked_tensor(made), requires_grad=made.requires_grad), state)
     nested = kind.name == "torch.nested._internal.nested_tensor.NestedTensor"
     if nested and isinstance(made, Tensor) and (made.is_nested or reading.outline):
         return made
     if kind.name != "torch.Tensor" or not isinstance(made, Tensor):
         raise PickleRefused("a tensor in it is of no known class")
-    return made
+    return _with_state(made, state)
 
 
 def _meta(_: Reading, dtype: Any, size: Any, stride: Any, requires_grad: Any) -> Tensor:

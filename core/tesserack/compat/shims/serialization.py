@@ -8,18 +8,27 @@ from typing import IO, Any
 
 from tesserack import Tensor
 from tesserack.compat.shims import _archives
-from tesserack.serialization._objects import load, save
+from tesserack.serialization._byte_order import (
+    LoadEndianness,
+    get_default_load_endianness,
+    set_default_load_endianness,
+)
+from tesserack.serialization._objects import get_unsafe_globals_in_checkpoint, load, save
 from tesserack.serialization._safe import add_safe_globals, clear_safe_globals, get_safe_globals, safe_globals
 
 __all__ = [
+    "LoadEndianness",
     "add_safe_globals",
     "clear_safe_globals",
+    "get_crc32_options",
     "get_default_load_endianness",
     "get_safe_globals",
+    "get_unsafe_globals_in_checkpoint",
     "load",
     "register_package",
     "safe_globals",
     "save",
+    "set_crc32_options",
     "set_default_load_endianness",
 ]
 
@@ -35,9 +44,14 @@ def register_package(priority: int, tagger: Any, deserializer: Any) -> None:
     """Kept for programs that call it: devices are restored by their names."""
 
 
-def set_default_load_endianness(endianness: Any) -> None:
-    """Kept for programs that call it."""
+_crc32 = [True]
 
 
-def get_default_load_endianness() -> None:
-    """None: files say it themselves."""
+def set_crc32_options(compute_crc32: bool) -> None:
+    """Kept, and told by :func:`get_crc32_options`: the sums that zip archives hold are always written."""
+    _crc32[0] = bool(compute_crc32)
+
+
+def get_crc32_options() -> bool:
+    """What was asked for; True at first."""
+    return _crc32[0]
