@@ -436,3 +436,12 @@ REPRS = [
 @pytest.mark.parametrize(("make", "text"), REPRS, ids=[text for _, text in REPRS])
 def test_reprs(make, text):
     assert repr(make()) == text
+
+
+def test_instance_norm_tells_of_other_channels():
+    with pytest.warns(UserWarning, match="dim=1 does not match num_features"):
+        assert nn.InstanceNorm1d(3)(ts.rand(2, 4, 5)).shape == (2, 4, 5)
+    with pytest.warns(UserWarning, match="dim=0 does not match num_features"):
+        nn.InstanceNorm1d(3)(ts.rand(4, 5))
+    with pytest.raises(ValueError, match="expected 3 channels"):
+        nn.InstanceNorm1d(3, affine=True)(ts.rand(2, 4, 5))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 from tesserack import Tensor
@@ -31,14 +32,26 @@ class _InstanceNorm(_NormBase):
     def forward(self, input: Tensor) -> Tensor:
         self._check_input_dim(input)
         batched = input if input.ndim == max(self._dimensions) else input.unsqueeze(0)
-        if self.affine and batched.shape[1] != self.num_features:
-            raise ValueError(
-                f"{type(self).__name__}: expected {self.num_features} channels, got shape {tuple(input.shape)}"
-            )
+        if batched.shape[1] != self.num_features:
+            self._tell_of_channels(input)
         own = self.training or not self.track_running_stats
         mean, var, momentum = self.running_mean, self.running_var, self.momentum or 0.0
         result = F.instance_norm(batched, mean, var, self.weight, self.bias, own, momentum, self.eps)
         return result if batched is input else result.squeeze(0)
+
+    def _get_no_batch_dim(self) -> int:
+        return min(self._dimensions)
+
+    def _tell_of_channels(self, input: Tensor) -> None:
+        if self.affine:
+            raise ValueError(
+                f"{type(self).__name__}: expected {self.num_features} channels, got shape {tuple(input.shape)}"
+            )
+        warnings.warn(
+            f"input's size at dim={input.ndim - self._get_no_batch_dim()} does not match num_features. You can silence "
+            "this warning by not passing in num_features, which is not used because affine=False",
+            stacklevel=3,
+        )
 
 
 class InstanceNorm1d(_InstanceNorm):
