@@ -16,17 +16,27 @@ from tesserack_vision import png
 __all__ = ["OPERATORS"]
 
 _DAMAGE = (OSError, SyntaxError, ValueError)  # what Pillow raises over a file's contents
+# What torchvision says of bytes that are of no kind of picture.
+_NOT_ITS_KIND = {
+    "jpeg": "Not a JPEG file",
+    "png": "Content is not png",
+    "gif": "DGifOpenFileName() failed - 103",
+    "webp": "WebPGetFeatures failed.",
+}
 # ImageReadMode: unchanged, grey, grey and alpha, colours, colours and alpha.
 _MODES = {1: "L", 2: "LA", 3: "RGB", 4: "RGBA"}
 
 
 def _bytes(op: str, data: Tensor) -> bytes:
     if data.dtype != ts.uint8:
-        raise RuntimeError(f"{op}: Expected a torch.uint8 tensor, got {data.dtype}")
+        expected = "Expected a torch.uint8 tensor: Input tensor must have uint8 data type"
+        raise RuntimeError(f"{op}: {expected}, got {data.dtype}")
     if data.ndim != 1 or not data.numel():
         expected = "Expected a non empty 1-dimensional tensor: Input tensor must be 1-dimensional"
         raise RuntimeError(f"{op}: {expected}, got the shape {list(data.shape)}")
-    content: bytes = data.cpu().contiguous().numpy().tobytes()
+    if not data.is_contiguous():
+        raise RuntimeError(f"{op}: Input tensor must be contiguous, got the stride {data.stride()}; call .contiguous()")
+    content: bytes = data.cpu().numpy().tobytes()
     return content
 
 
@@ -35,14 +45,19 @@ def _opened(op: str, content: bytes) -> Image.Image:
         return Image.open(io.BytesIO(content))
     except UnidentifiedImageError as error:
         kind = op.removeprefix("decode_")
-        other = {"jpeg": "Not a JPEG file", "png": "Content is not png"}.get(kind, "expected an image file")
+        other = _NOT_ITS_KIND.get(kind, "expected an image file")
+        if kind == "png" and len(content) < 8:
+            other = "Content is too small for png"
         raise RuntimeError(f"{op}: {other}, got bytes that are none: {error}") from None
     except _DAMAGE as error:
         raise RuntimeError(_damaged(op, error)) from None
 
 
 def _damaged(op: str, error: Exception) -> str:
-    cut = "Image is incomplete or truncated" if "runcated" in str(error) else "the file is damaged"
+    if "runcated" in str(error):
+        cut = "Image is incomplete or truncated" + (", Out of bound read in decode_png" if op == "decode_png" else "")
+    else:  # Pillow does not say of which kind
+        cut = "the file is damaged" + (", Unsupported marker type or the like" if op == "decode_jpeg" else "")
     return f"{op}: {cut}: {error}"
 
 

@@ -144,3 +144,18 @@ def test_detection_models_of_torchvision_train(tmp_path: Path) -> None:
     program.write_text(PROGRAM)
     done = subprocess.run([sys.executable, "-m", "tesserack", "run", program], capture_output=True, text=True)
     assert done.stdout.strip() == "done", done.stderr[-2000:]
+
+
+@pytest.mark.parametrize("name", ["decode_gif", "decode_webp", "decode_jpeg", "decode_png", "decode_image"])
+def test_bytes_that_are_no_vector_of_bytes_are_refused(name: str) -> None:
+    decode = next(kernel for key, kernel in codecs.OPERATORS.items() if key.startswith(f"{name}("))
+    data = ts.arange(100, dtype=ts.uint8)
+    for wrong, text in ((data[None], "must be 1-dimensional"), (data.float(), "must have uint8 data type"),
+                        (data[::2], "must be contiguous.*stride")):  # fmt: skip
+        with pytest.raises(RuntimeError, match=text):
+            decode(wrong) if name == "decode_gif" else decode(wrong, 0)
+
+
+def test_a_png_of_a_few_bytes_is_too_small() -> None:
+    with pytest.raises(RuntimeError, match="Content is too small for png"):
+        codecs._decoder("decode_png", "PNG")(ts.arange(3, dtype=ts.uint8))
