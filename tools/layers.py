@@ -42,7 +42,7 @@ NATIVE_LEVELS = {
 PACKAGE_LAYERS = {
     # What is asked before there are tensors: names, warnings, the registry, devices.
     "ground": "aten.missing backends ops.numpy_names ops.registry ops.results ops.signatures utils.__init__ "
-    "utils.cache utils.futures utils.headers utils.homes utils.importing utils.warnings",
+    "utils._ranges utils.cache utils.futures utils.headers utils.homes utils.importing utils.warnings",
     # Tensors as Python sees them, and what `import tesserack` needs of operators.
     "tensors": "_tensor ops.nonzero_unique ops.products ops.random "
     "utils._pytree utils._pytree_kinds utils._pytree_registry",

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
 import tesserack as ts
+from tesserack.utils import _ranges
+from tesserack.utils.profiler import profile, schedule
 
 
 def test_events_know_what_is_around_them():
@@ -44,3 +47,32 @@ def test_events_are_gathered_by_where_they_are_called(tmp_path):
     assert top.count("exp") == 1
     events.export_stacks(tmp_path / "stacks.txt", "self_cpu_time_total")
     assert "test_profiled_events.py" in (tmp_path / "stacks.txt").read_text()
+
+
+def test_steps_of_optimizers_and_batches_of_loaders_are_ranges():
+    from tesserack.utils.data import DataLoader
+
+    layer = ts.nn.Linear(2, 2)
+    optimizer = ts.optim.SGD(layer.parameters(), lr=0.1)
+    with profile() as prof:
+        for x in DataLoader(ts.ones(6, 2), batch_size=2):
+            optimizer.zero_grad()
+            layer(x).sum().backward()
+            optimizer.step()
+    counts = {row.key: row.count for row in prof.key_averages() if "#" in row.key and "Profiler" not in row.key}
+    assert counts == {
+        "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__": 4,
+        "Optimizer.zero_grad#SGD.zero_grad": 3,
+        "Optimizer.step#SGD.step": 3,
+    }
+    assert not _ranges.named
+
+
+@pytest.mark.parametrize(("keep", "count"), [(False, 3), (True, 83)])
+def test_cycles_of_a_schedule_add_up_where_asked(keep, count):
+    with profile(schedule=schedule(wait=0, warmup=1, active=5, repeat=0), acc_events=keep) as prof:
+        for _ in range(100):
+            ts.ones(1).add(1)
+            prof.step()
+    assert {row.key: row.count for row in prof.key_averages()}["add"] == count
+    assert sum(kernel.name == "pointwise" for kernel in prof.kernels()) == count

@@ -18,6 +18,7 @@ from tesserack import Tensor, _native
 from tesserack.autograd import _whole
 from tesserack.optim._counts import NUMBERS
 from tesserack.optim._kept_names import Inherited
+from tesserack.utils import _ranges
 from tesserack.utils.hooks import RemovableHandle
 
 __all__ = ["Optimizer", "register_optimizer_step_post_hook", "register_optimizer_step_pre_hook"]
@@ -56,11 +57,11 @@ def _with_hooks(run: Callable[..., Any]) -> Callable[..., Any]:
                 return found
         self._stepping = True
         try:
-            for pre in _hooks_of(self, "_step_pre_hooks"):
-                args, kwargs = _replaced_arguments(pre(self, (self, *args), kwargs), args, kwargs)
-            result = run(self, *args, **kwargs)
-            for post in _hooks_of(self, "_step_post_hooks"):
-                post(self, (self, *args), kwargs)
+            if _ranges.named:
+                with _ranges.named[-1](f"Optimizer.step#{type(self).__name__}.step"):
+                    result = _between_hooks(run, self, args, kwargs)
+            else:
+                result = _between_hooks(run, self, args, kwargs)
         finally:
             self._stepping = False
         self._steps_taken += 1
@@ -68,6 +69,15 @@ def _with_hooks(run: Callable[..., Any]) -> Callable[..., Any]:
 
     _whole.add_entry(step)
     return step
+
+
+def _between_hooks(run: Callable[..., Any], self: Optimizer, args: Any, kwargs: Any) -> Any:
+    for pre in _hooks_of(self, "_step_pre_hooks"):
+        args, kwargs = _replaced_arguments(pre(self, (self, *args), kwargs), args, kwargs)
+    result = run(self, *args, **kwargs)
+    for post in _hooks_of(self, "_step_post_hooks"):
+        post(self, (self, *args), kwargs)
+    return result
 
 
 def _hooks_of(optimizer: Optimizer, name: str) -> list[Callable[..., Any]]:
@@ -179,6 +189,13 @@ class Optimizer(Inherited):
     @_whole.whole
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Drop all gradients; with ``set_to_none=False`` fill them with zeros instead."""
+        if _ranges.named:
+            with _ranges.named[-1](f"Optimizer.zero_grad#{type(self).__name__}.zero_grad"):
+                self._drop_grads(set_to_none)
+        else:
+            self._drop_grads(set_to_none)
+
+    def _drop_grads(self, set_to_none: bool) -> None:
         for group in self.param_groups:
             if set_to_none:
                 _native._drop_grads(group["params"])

@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Iterator
 from typing import Any
 
+from tesserack.utils import _ranges
 from tesserack.utils.data._fetch import END, Fetcher
 from tesserack.utils.data.collate import rebuilt
 from tesserack.utils.data.workers import Batches, Workers
@@ -63,7 +64,11 @@ class _BaseDataLoaderIter:
         return self
 
     def __next__(self) -> Any:
-        batch = self._next_data()
+        if _ranges.named:
+            with _ranges.named[-1](f"enumerate(DataLoader)#{type(self).__name__}.__next__"):
+                batch = self._next_data()
+        else:
+            batch = self._next_data()
         self._num_yielded += 1
         told = self._IterableDataset_len_called
         if self._dataset_kind == _DatasetKind.Iterable and told is not None and self._num_yielded > told:

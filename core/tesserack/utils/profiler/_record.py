@@ -19,6 +19,7 @@ from tesserack import _native
 from tesserack._native import Tensor
 from tesserack.backends._activity import KINDS
 from tesserack.library import dispatch
+from tesserack.utils import _ranges
 
 __all__ = [
     "DeviceEvent",
@@ -285,6 +286,7 @@ def recording(recorder: Recorder) -> Iterator[Recorder]:
         _native._start_device_profile()  # which may fail: then nothing is recorded
         _native._start_kernel_profile()
     _active.append(recorder)
+    _ranges.named.append(record_function)
     try:
         with _key().enabled():
             yield recorder
@@ -295,6 +297,7 @@ def recording(recorder: Recorder) -> Iterator[Recorder]:
             gather_devices()
         finally:
             _active.remove(recorder)
+            _ranges.named.pop()
             if not _active:
                 _native._stop_kernel_profile()
                 _native._stop_device_profile()

@@ -113,6 +113,7 @@ class profile:
         record_shapes: note the shapes of arguments.
         profile_memory: note how many bytes each call leaves allocated on the default device.
         with_stack: note where in the program each call is made.
+        acc_events: keep what earlier cycles of a schedule recorded; else the results are those of the last one.
 
     >>> import tesserack as ts
     >>> with profile() as prof:
@@ -137,12 +138,14 @@ class profile:
         with_stack: bool = False,
         with_flops: bool = False,
         with_modules: bool = False,
+        acc_events: bool = False,
         **options: Any,
     ) -> None:
         self._schedule, self._ready = schedule, on_trace_ready
         self._options = (record_shapes, profile_memory, with_stack)
         self._recorder: Recorder | None = None
         self._running: ExitStack | None = None
+        self._accumulates = acc_events
         self._events: list[Event] = []
         self._kernels: list[KernelEvent] = []
         self._devices: list[DeviceEvent] = []
@@ -202,15 +205,22 @@ class profile:
         if self._running is not None and self._recorder is not None:
             self._running.close()
             self._running = None
-            self._events, self._kernels = self._recorder.events, self._recorder.kernels
-            self._devices = self._recorder.devices
+            if not self._accumulates:
+                self._events, self._kernels, self._devices = [], [], []
+            self._events = self._events + self._recorder.events
+            self._kernels = self._kernels + self._recorder.kernels
+            self._devices = self._devices + self._recorder.devices
 
     # --- results -----------------------------------------------------------------------------------------------------
 
     def events(self) -> EventList:
         """Every call and range, in order of beginning."""
-        recorded = self._recorder.events if self._running is not None and self._recorder is not None else self._events
-        return EventList(recorded)
+        if self._running is None or self._recorder is None:
+            return EventList(self._events)
+        return EventList(self._before(self._events) + self._recorder.events)
+
+    def _before(self, kept: list[Any]) -> list[Any]:
+        return kept if self._accumulates else []
 
     def kernels(self) -> list[KernelEvent]:
         """Every call of a backend's kernel, whichever thread made it.
@@ -224,7 +234,7 @@ class profile:
         if self._running is None or self._recorder is None:
             return list(self._kernels)
         gather_kernels()
-        return list(self._recorder.kernels)
+        return self._before(self._kernels) + self._recorder.kernels
 
     def device_events(self) -> list[DeviceEvent]:
         """Kernels, copies, memory, ranges and counters of devices whose backends tell them; waits for the devices.
@@ -241,7 +251,7 @@ class profile:
             return list(self._devices)
         gather_kernels()
         gather_devices()
-        return list(self._recorder.devices)
+        return self._before(self._devices) + self._recorder.devices
 
     def key_averages(self, group_by_input_shape: bool = False, group_by_stack_n: int = 0, **options: Any) -> EventList:
         """Calls gathered by name; if asked for, by shapes and by the innermost places that they are called from too."""
