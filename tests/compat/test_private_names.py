@@ -451,3 +451,20 @@ print("done")
 
 def test_parts_that_pytorchs_own_tests_take(program):
     assert program.run(PARTS) == ["done"]
+
+
+PROFILES = """
+import torch
+from torch._C._profiler import _ExperimentalConfig, _RecordFunctionFast
+from torch.profiler import profile
+
+with profile(experimental_config=_ExperimentalConfig(verbose=True)) as prof:
+    with _RecordFunctionFast("range", [torch.ones(1)], {"stream": 0}):
+        torch.ones(2) + 1
+print(sorted({e.name for e in prof.profiler.function_events} & {"range", "aten::add"}))
+print(prof.profiler.key_averages().table().count("range"))
+"""
+
+
+def test_what_programs_ask_of_the_inner_profile(program):
+    assert program.run(PROFILES) == ["['aten::add', 'range']", "1"]

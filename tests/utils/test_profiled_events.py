@@ -76,3 +76,10 @@ def test_cycles_of_a_schedule_add_up_where_asked(keep, count):
             prof.step()
     assert {row.key: row.count for row in prof.key_averages()}["add"] == count
     assert sum(kernel.name == "pointwise" for kernel in prof.kernels()) == count
+
+
+def test_nested_tensors_without_a_shape_are_recorded():
+    rows = ts.nested.nested_tensor([ts.ones(2, 5), ts.ones(3, 5)])
+    with profile(record_shapes=True) as prof:
+        ts.nn.functional.linear(rows, ts.ones(4, 5))
+    assert any([4, 5] in event.input_shapes for event in prof.events())

@@ -270,13 +270,20 @@ def _observe(call: Any, *args: Any) -> Any:
     event = recorder.begin(name if "::" in name else recorder.namespace + name)
     tensors = [a for a in args if isinstance(a, Tensor)]
     if recorder.shapes:
-        event.shapes = [[*a.shape] if isinstance(a, Tensor) else [] for a in args]
+        event.shapes = [_shape(a) for a in args]
     if tensors:
         event.device = tensors[0].device.type
     try:
         return call.redispatch(*args)
     finally:
         recorder.finish(event)
+
+
+def _shape(argument: Any) -> list[int]:
+    # What is no tensor has none, nor have nested tensors whose rows differ.
+    if not isinstance(argument, Tensor) or (argument.is_nested and argument.layout is _native.strided):
+        return []
+    return [*argument.shape]
 
 
 @contextlib.contextmanager
