@@ -552,3 +552,23 @@ def test_zeros_in_the_place_of_missing_gradients_can_be_differentiated_with_the_
     _, other = ts.autograd.grad((x * 2).sum(), (x, y), create_graph=True, materialize_grads=True)
     assert other.tolist() == [0, 0] and other.requires_grad
     assert not ts.autograd.grad((x * 2).sum(), (x, y), materialize_grads=True)[1].requires_grad
+
+
+def test_a_fast_gradcheck_of_many_elements_is_as_lenient_as_pytorchs():
+    # One direction of length one: what it finds grows with the error, whatever the number of elements.
+    layer = ts.nn.LayerNorm([4, 5], elementwise_affine=False)
+    x = ts.rand(30, 4, 5, dtype=ts.float64, requires_grad=True)
+    assert gradcheck(layer, x, fast_mode=True)
+    assert gradcheck(lambda x: x.cumsum(0) * 100, x, fast_mode=True)
+
+    class Off(ts.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, grad):
+            return grad * 2.01
+
+    with pytest.raises(RuntimeError, match="Jacobian mismatch"):
+        gradcheck(Off.apply, x, fast_mode=True)

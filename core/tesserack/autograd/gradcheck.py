@@ -264,15 +264,14 @@ def _compare_direction(
     wanted = wanted_of(arguments)
     generator = _native.Generator(device=wanted[0].device).manual_seed(0)
     output = differentiable_outputs(func, arguments)[index]
-    weights = random_like(output, generator)
+    weights, weight = _unit(random_like(output, generator))
     grads = grad(output, wanted, weights, retain_graph=True, allow_unused=True)
     again = grad(output, wanted, weights, retain_graph=True, allow_unused=True)
     for number, (tensor, g) in enumerate(zip(wanted, grads, strict=True)):
-        direction = random_like(tensor, generator)
+        direction, length = _unit(random_like(tensor, generator))
         analytic = 0.0 if g is None else (parts_of(g) * parts_of(direction)).sum().item()
         numeric = _directional(func, arguments, tensor, direction, weights, index, eps)
-        scale = max(1.0, float(tensor.numel() * output.numel()) ** 0.5)
-        if not close(analytic, numeric, atol * scale, rtol):
+        if not close(analytic, numeric, atol * max(1.0, length * weight), rtol):
             raise GradcheckError(
                 f"Jacobian mismatch for output {index} with respect to input {number} along a random direction, "
                 f"numerical:{numeric} analytical:{analytic}"
@@ -280,6 +279,14 @@ def _compare_direction(
         second = again[number]
         if g is not None and second is not None and not tables_close([numbers(g)], [numbers(second)], nondet_tol, 0.0):
             raise GradcheckError(_not_reentrant(index, number))
+
+
+def _unit(values: Tensor) -> tuple[Tensor, float]:
+    """The vector of length one in the direction of ``values``, and the sum of its elements' sizes: an error of each
+    element of the Jacobian is seen times the sums of both vectors, as PyTorch's tolerance takes it."""
+    parts = parts_of(values)
+    length = parts.to(_native.float64).norm().item() or 1.0
+    return values / length, parts.abs().sum(dtype=_native.float64).item() / length
 
 
 def _directional(
