@@ -201,11 +201,3 @@ def test_complex_numbers_are_true_unless_zero():
     assert ts.tensor([1j, 0j, 1 + 2j], dtype=ts.bool).tolist() == [True, False, True]
     with pytest.raises(TypeError, match="complex"):
         ts.tensor([1j], dtype=ts.float32)
-
-
-def test_asarray_is_apart_from_what_a_tensor_came_from_unless_asked():
-    x = ts.ones(3, requires_grad=True)
-    assert not ts.asarray(x).requires_grad and ts.asarray(x).data_ptr() == x.data_ptr()
-    assert ts.asarray(x, requires_grad=True) is x
-    assert ts.asarray(x * 2, requires_grad=True).grad_fn is not None
-    assert ts.asarray(ts.ones(3), requires_grad=True).is_leaf

@@ -103,7 +103,7 @@ def test_small_functions() -> None:
     assert ts.broadcast_shapes((2, 1), (3,), 1) == (2, 3)
     with pytest.raises(RuntimeError, match="broadcast"):
         ts.broadcast_shapes((2,), (3,))
-    with pytest.raises(RuntimeError, match="negative dimension"):
+    with pytest.raises(ValueError, match="negative dimension"):
         ts.broadcast_shapes((2, -1))
     assert ts.pi > 3 and ts.inf > 1e308 and ts.newaxis is None
     with pytest.raises(AttributeError, match="nosuch"):

@@ -103,14 +103,14 @@ def compiled_with_cxx11_abi() -> bool:
 def broadcast_shapes(*shapes: int | Sequence[int]) -> Size:
     """The shape that tensors of these shapes broadcast to.
 
-    Raises ``RuntimeError`` if they do not, or if a length is negative.
+    Raises ``RuntimeError`` if they do not, ``ValueError`` if a length is negative.
 
     >>> broadcast_shapes((3, 1), (4,))
     tesserack.Size([3, 4])
     """
     tuples = [(shape,) if isinstance(shape, int) else tuple(shape) for shape in shapes]
     if any(length < 0 for shape in tuples for length in shape):
-        raise RuntimeError(f"broadcast_shapes: Trying to create tensor with negative dimension: {tuples}")
+        raise ValueError(f"broadcast_shapes: Trying to create tensor with negative dimension: {tuples}")
     result: list[int] = []
     for position in range(max(map(len, tuples), default=0)):
         sizes = {shape[-1 - position] for shape in tuples if position < len(shape)} - {1}
@@ -154,13 +154,12 @@ def asarray(
     dtype: dtype | None = None,
     device: device | str | None = None,
     copy: bool | None = None,
-    requires_grad: bool | None = False,
+    requires_grad: bool | None = None,
 ) -> Tensor:
     """``obj`` as a tensor: shared where possible, always copied with ``copy=True``, never with ``copy=False``.
 
     Takes tensors, storages, arrays, DLPack objects, buffers, numbers and sequences. ``ValueError`` when
-    ``copy=False`` is impossible. What a tensor was computed from is kept with ``requires_grad=True``, or None, which
-    makes no leaf of a tensor without; by default the result is apart from it, as PyTorch's.
+    ``copy=False`` is impossible. Gradients reach a tensor unless ``requires_grad`` says True, to make a leaf, or False.
     """
     source = _as_source(obj, dtype)
     result = _native.as_tensor(source, dtype=dtype, device=device)

@@ -249,7 +249,7 @@ def full(shape: int | tuple[int, ...], fill_value: complex, *, dtype: Any = None
 
 def asarray(obj: Any, /, *, dtype: Any = None, device: Any = None, copy: bool | None = None) -> Tensor:
     """``obj`` as an array: see ``tesserack.asarray``."""
-    return ts.asarray(obj, dtype=dtype, device=device, copy=copy, requires_grad=None)
+    return ts.asarray(obj, dtype=dtype, device=device, copy=copy)
 
 
 def tril(x: Tensor, /, *, k: int = 0) -> Tensor:
