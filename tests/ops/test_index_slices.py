@@ -116,3 +116,11 @@ def test_a_factor_of_whole_numbers_is_whole():
     assert x.index_add(0, index, source, alpha=2.5).tolist() == [7, 11, 1]
     x.index_add_(0, index, source, alpha=-1.0)
     assert x.tolist() == [-2, -4, 1]
+    truths = ts.zeros(3, dtype=ts.bool)
+    assert truths.index_add(0, index, ts.tensor([True, False]), alpha=2.5).tolist() == [True, False, False]
+    for alpha in (float("inf"), float("nan"), -1e300):
+        with pytest.raises(RuntimeError, match="expected an alpha that fits int64"):
+            x.index_add(0, index, source, alpha=alpha)
+    for values in (x, x.float()):
+        with pytest.raises(RuntimeError, match="expected a real alpha"):
+            values.index_add(0, index, source.to(values.dtype), alpha=1j)

@@ -5,6 +5,7 @@
 #include "ops/common/declare.h"
 #include "ops/index/gather_scatter.h"
 #include "tensor/geometry.h"
+#include <cmath>
 
 namespace ts {
 namespace {
@@ -30,16 +31,21 @@ void slices_to(const Tensor& out, int64_t d, const Tensor& index, const Tensor& 
   scatter_slices(out, d, apart_from(index, out), from, opcode);
 }
 
-Tensor index_add_rule(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source, Scalar /*alpha*/) {
+Tensor index_add_rule(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source, Scalar alpha) {
   check_slices(self, dim, index, source, "index_add");
+  TS_CHECK(is_complex(self.dtype()) || !alpha.is_complex(), "index_add: expected a real alpha for ", self.dtype(),
+           ", got a complex number");
+  TS_CHECK(is_differentiable(self.dtype()) || std::abs(alpha.real()) < 0x1p63,
+           "index_add: expected an alpha that fits ", self.dtype(), ", got ", alpha.real());
   return index_write_outline_of(self);
 }
 void index_add(const Tensor& out, const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source,
                Scalar alpha) {
   begin(out, self);
-  // A factor of whole numbers is a whole number, as PyTorch's.
+  // A factor of whole numbers is a whole number, and one of truths a truth, as PyTorch's.
+  if (alpha.is_float() && !is_differentiable(source.dtype())) alpha = Scalar(static_cast<int64_t>(alpha.real()));
   Tensor scaled = alpha.is(1) ? source : ops::mul(source, alpha);
-  if (scaled.dtype() != source.dtype()) scaled = ops::mul(source, Scalar(static_cast<int64_t>(alpha.to_double())));
+  if (scaled.dtype() != source.dtype()) scaled = ops::to_dtype(scaled, source.dtype());
   slices_to(out, wrap_dim(dim, self.ndim(), "index_add"), index, scaled, TS_S_ADD);
 }
 void index_add_rule_(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source, Scalar alpha) {
