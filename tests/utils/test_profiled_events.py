@@ -83,3 +83,8 @@ def test_nested_tensors_without_a_shape_are_recorded():
     with profile(record_shapes=True) as prof:
         ts.nn.functional.linear(rows, ts.ones(4, 5))
     assert any([4, 5] in event.input_shapes for event in prof.events())
+
+
+def test_a_range_whose_recording_another_thread_ended_is_none():
+    with _ranges.around("late"):
+        assert not _ranges.named

@@ -58,7 +58,7 @@ def _with_hooks(run: Callable[..., Any]) -> Callable[..., Any]:
         self._stepping = True
         try:
             if _ranges.named:
-                with _ranges.named[-1](f"Optimizer.step#{type(self).__name__}.step"):
+                with _ranges.around(f"Optimizer.step#{type(self).__name__}.step"):
                     result = _between_hooks(run, self, args, kwargs)
             else:
                 result = _between_hooks(run, self, args, kwargs)
@@ -190,7 +190,7 @@ class Optimizer(Inherited):
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Drop all gradients; with ``set_to_none=False`` fill them with zeros instead."""
         if _ranges.named:
-            with _ranges.named[-1](f"Optimizer.zero_grad#{type(self).__name__}.zero_grad"):
+            with _ranges.around(f"Optimizer.zero_grad#{type(self).__name__}.zero_grad"):
                 self._drop_grads(set_to_none)
         else:
             self._drop_grads(set_to_none)

@@ -65,7 +65,7 @@ class _BaseDataLoaderIter:
 
     def __next__(self) -> Any:
         if _ranges.named:
-            with _ranges.named[-1](f"enumerate(DataLoader)#{type(self).__name__}.__next__"):
+            with _ranges.around(f"enumerate(DataLoader)#{type(self).__name__}.__next__"):
                 batch = self._next_data()
         else:
             batch = self._next_data()

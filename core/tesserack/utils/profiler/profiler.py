@@ -205,11 +205,9 @@ class profile:
         if self._running is not None and self._recorder is not None:
             self._running.close()
             self._running = None
-            if not self._accumulates:
-                self._events, self._kernels, self._devices = [], [], []
-            self._events = self._events + self._recorder.events
-            self._kernels = self._kernels + self._recorder.kernels
-            self._devices = self._devices + self._recorder.devices
+            self._events = self._before(self._events) + self._recorder.events
+            self._kernels = self._before(self._kernels) + self._recorder.kernels
+            self._devices = self._before(self._devices) + self._recorder.devices
 
     # --- results -----------------------------------------------------------------------------------------------------
 
