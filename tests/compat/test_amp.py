@@ -271,3 +271,18 @@ def test_a_region_casts_a_weight_again_that_was_changed(change: str) -> None:
         second = layer(x)
     assert ts.equal(second, (x.bfloat16() @ layer.weight.detach().bfloat16().T))
     assert not ts.equal(first, second)
+
+
+@pytest.mark.parametrize("value", [3.0, float("inf")])
+def test_sparse_gradients_are_unscaled(value):
+    table = nn.Embedding(4, 2, sparse=True)
+    optimizer = ts.optim.SGD(table.parameters(), lr=1.0)
+    scaler = GradScaler("cpu", init_scale=8.0)
+    before = table.weight.detach().clone()
+    scaler.scale((table(ts.tensor([1, 1, 2])) * value).sum()).backward()
+    scaler.unscale_(optimizer)
+    grad = table.weight.grad.to_dense()
+    assert table.weight.grad.is_sparse and grad[1, 0] == 2 * value and grad[2, 0] == value
+    scaler.step(optimizer)
+    moved = (before - table.weight.detach())[1, 0]
+    assert moved == pytest.approx(6.0 if value == 3 else 0.0)

@@ -88,3 +88,13 @@ def test_a_storage_names_the_file_that_it_maps(tmp_path):
     mapped = ts.UntypedStorage.from_file(path, nbytes=8)
     assert mapped.filename == str(path) and not mapped.resizable()
     assert ts.UntypedStorage(8).filename is None and ts.UntypedStorage(8).resizable()
+
+
+def test_bytes_that_are_no_numbers_are_not_turned_around():
+    storage = ts.zeros(5, dtype=ts.uint8).untyped_storage()
+    with pytest.raises(RuntimeError, match="length of data, 5, is not a multiple of 2"):
+        storage.byteswap(ts.int16)
+    with pytest.raises(TypeError, match="expected a dtype, got str"):
+        storage.byteswap("int16")
+    with pytest.raises(NotImplementedError, match="no data"):
+        ts.ones(2, device="meta").untyped_storage().byteswap(ts.int16)

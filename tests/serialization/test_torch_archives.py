@@ -293,3 +293,16 @@ def test_names_that_a_file_would_be_refused_for(tmp_path):
     assert objects.get_unsafe_globals_in_checkpoint(path) == [name]
     with safe_globals([Undeclared]):
         assert objects.get_unsafe_globals_in_checkpoint(path) == []
+
+
+def test_names_of_what_is_no_file_are_not_looked_for():
+    content = io.BytesIO()
+    objects.save({"a": ts.ones(100)}, content)
+    names = objects.get_unsafe_globals_in_checkpoint
+    for damaged in (content.getvalue()[:200], content.getvalue().replace(b"ctorch", b"ct\xffrch")):
+        with pytest.raises(pickle.UnpicklingError, match="the file cannot be read"):
+            names(io.BytesIO(damaged))
+    with pytest.raises(ValueError, match="zip form"):
+        names(io.BytesIO(b"hello"))
+    with pytest.raises(TypeError, match="a path or a file, got int"):
+        names(3)

@@ -28,7 +28,7 @@ from tesserack.nested._tensor import NestedTensor
 from tesserack.nn.modules._state_dict import StateDict
 from tesserack.serialization._files import destination, read_exactly
 from tesserack.serialization._safe import get_safe_globals
-from tesserack.serialization._torch_file import read_archive_with, read_legacy_with, rest_of
+from tesserack.serialization._torch_file import DAMAGES, read_archive_with, read_legacy_with, rest_of
 from tesserack.serialization._torch_names import STORAGES, StorageKind, call_named, quantized_names
 from tesserack.serialization._torch_writer import StorageTable, deep_recursion, write_records
 from tesserack.sparse._parts import parts_of
@@ -392,7 +392,8 @@ class _Asking(_Outline):
 
 def get_unsafe_globals_in_checkpoint(f: Any) -> list[str]:
     """The functions and classes that a file of ``torch.save`` names and that ``weights_only=True`` would refuse, each
-    once; nothing of the file is run. ``ValueError`` for files of the form before PyTorch 1.6.
+    once; nothing of the file is run, and no storage read. ``ValueError`` for files of the form before PyTorch 1.6,
+    ``pickle.UnpicklingError`` for damaged ones.
 
     >>> import fractions, io
     >>> file = io.BytesIO(); save({"a": ts.ones(1), "b": fractions.Fraction(1, 2)}, file); _ = file.seek(0)
@@ -402,16 +403,21 @@ def get_unsafe_globals_in_checkpoint(f: Any) -> list[str]:
     if isinstance(f, (str, os.PathLike)):
         with open(f, "rb") as file:
             return get_unsafe_globals_in_checkpoint(file)
+    if not all(hasattr(f, name) for name in ("read", "seek", "tell")):
+        raise TypeError(f"get_unsafe_globals_in_checkpoint: expected a path or a file, got {type(f).__name__}")
     if not _is_archive(f):
         raise ValueError("get_unsafe_globals_in_checkpoint: expected a file of torch.save's zip form; load and save it")
     unsafe: list[str] = []
 
     def read(data: bytes, storages: Callable[[Any], Any]) -> Any:
-        asking = _Asking(data, storages, _find_safe)
+        asking = _Asking(data, _Anything, _find_safe)  # no storage is read
         asking.unsafe = unsafe
         return asking.load()
 
-    read_archive_with(f, rest_of(f), serialization._placer(None), read)
+    try:
+        read_archive_with(f, rest_of(f), serialization._placer(None), read)
+    except (*DAMAGES, pickle.UnpicklingError) as error:
+        raise WeightsOnlyError(f"get_unsafe_globals_in_checkpoint: the file cannot be read: {error}") from None
     return [*dict.fromkeys(unsafe)]
 
 

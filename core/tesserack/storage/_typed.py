@@ -166,7 +166,7 @@ class TypedStorage:
 
     @property
     def filename(self) -> str | None:
-        """The file that it maps; None for memory."""
+        """The file that it was made from, by ``from_file``; None for memory."""
         return self._untyped.filename
 
     def clone(self) -> TypedStorage:

@@ -57,7 +57,7 @@ class UntypedStorage:
     """
 
     is_sparse = is_sparse_csr = False
-    filename: str | None = None  # of the file that it maps
+    filename: str | None = None  # of the file that it was made from, by from_file
 
     def __init__(self, owner: Any = 0, *, device: Any = None) -> None:
         if isinstance(owner, str) or not isinstance(owner, (Tensor, int, Sequence)):
@@ -262,7 +262,15 @@ class UntypedStorage:
         return self.filename is None and not (self._part and self._part.start)
 
     def byteswap(self, dtype: dtype) -> None:
-        """Turn the bytes of every number around, in place; of complex ones those of each part."""
+        """Turn the bytes of every number around, in place; of complex ones those of each part.
+
+        ``RuntimeError`` where the bytes are no whole number of them, and without data.
+        """
+        if not isinstance(dtype, _native.dtype):
+            raise TypeError(f"byteswap: expected a dtype, got {type(dtype).__name__}")
+        refuse_meta(self, "byteswap: Cannot write to a meta tensor; no data!")
+        if self.nbytes() % dtype.itemsize:
+            raise RuntimeError(f"byteswap: the length of data, {self.nbytes()}, is not a multiple of {dtype.itemsize}")
         width = dtype.itemsize // 2 if dtype.is_complex else dtype.itemsize
         if width > 1:
             rows = self._whole(_native.uint8).view(-1, width)

@@ -105,7 +105,7 @@ def _decoder(op: str, *kinds: str) -> Any:
         content = _bytes(op, data)
         picture = _opened(op, content)
         if picture.format not in kinds:
-            other = {"decode_jpeg": "Not a JPEG file", "decode_png": "Content is not png"}.get(op, f"Not {kinds[0]}")
+            other = _NOT_ITS_KIND.get(op.removeprefix("decode_"), f"Not {kinds[0]}")
             raise RuntimeError(f"{op}: {other}: got {picture.format}; try decode_image")
         return _decoded(op, content, picture, mode, apply_exif_orientation)
 

@@ -30,11 +30,11 @@ def _amp_foreach_non_finite_check_and_unscale_(self: Sequence[Tensor], found_inf
     for tensor in self:
         if not tensor.is_floating_point():
             raise RuntimeError(f"{op}: expected tensors of floating point, got {tensor.dtype}")
+    factor = float(inv_scale)  # in float32, which is finer than a gradient's dtype may be
     with ts.no_grad():
         for tensor in self:
             found_inf.masked_fill_(~tensor.isfinite().all(), 1.0)
-            if float(inv_scale) != 1.0:
-                tensor.mul_(inv_scale.to(tensor.dtype))
+            tensor.mul_(factor)
 
 
 def _amp_update_scale_(

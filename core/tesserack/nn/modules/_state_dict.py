@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import inspect
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
@@ -253,8 +252,6 @@ class StateDictMixin:
             if hook(module, state_dict, prefix, metadata) is not None:
                 raise RuntimeError("state_dict post-hook: expected None, edit the state_dict in place")
 
-        if inspect.isfunction(hook):
-            hook._from_public_api = True  # type: ignore[attr-defined]  # as programs ask of PyTorch's
         return add_hook(
             self._state_dict_hooks, functools.wraps(hook)(checked) if hasattr(hook, "__name__") else checked
         )

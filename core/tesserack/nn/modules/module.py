@@ -250,7 +250,7 @@ class Module(HookMixin, TraversalMixin, ConvertMixin, StateDictMixin):
             self._modules[name] = value
         elif isinstance(value, Buffer):
             # Not over a plain attribute, which register_buffer refuses.
-            if name not in own or any(name in own[each] for each in _REGISTRIES):
+            if name not in own or any(name in own.get(each, ()) for each in _REGISTRIES):
                 self._claim(name, "_buffers")
             self._register_buffer(name, value)
         elif (name in own or not self._mirrors()) and self._reassign(name, value):
