@@ -109,6 +109,32 @@ def test_what_a_functional_call_assigns_is_in_what_was_given():
     assert given["0.calls"].item() == 5
 
 
+class _Plain(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner, self.rate = nn.Linear(1, 1), 0.0
+
+    def forward(self, x):
+        return self.inner(x), tuple(self.inner.parameters())
+
+
+def test_a_functional_call_takes_tensors_for_tensors_and_lists_new_parameters():
+    module, x = _Plain(), ts.ones(1, 1)
+    for given, word in (({"inner.weight": "text"}, "'text'"), ({"rate": ts.ones(1)}, "'rate' is 0.0")):
+        with pytest.raises(TypeError, match=word):
+            ts.func.functional_call(module, given, x)
+    extra = nn.Parameter(ts.ones(2))
+    assert ts.func.functional_call(module, {"inner.extra": extra}, x)[1][-1] is extra
+    assert len(list(module.parameters())) == 2 and not hasattr(module.inner, "extra") and module.rate == 0.0
+
+
+def test_a_functional_call_of_modules_that_hold_each_other():
+    module = nn.Linear(1, 1, bias=False)
+    module.add_module("itself", module)
+    weight = ts.full((1, 1), 3.0)
+    assert ts.func.functional_call(module, {"weight": weight}, ts.ones(1), tie_weights=False).item() == 3
+
+
 class _Positive(nn.Module):
     def forward(self, x):
         return x.exp()

@@ -147,3 +147,17 @@ def test_short_time_transforms_are_undone(shape: tuple[int, ...], n_fft: int, de
             agree(ts.istft(spectra, n_fft, length=50, **options), x.numpy(force=True), 1e-9)
     framed = ts.stft(x, n_fft, 2, center=False, return_complex=True)
     agree(framed[..., 0], np.fft.rfft(x.numpy(force=True)[..., :n_fft]))
+
+
+def test_signals_without_a_window_or_longer_than_their_frames_are_told():
+    before = ts.is_warn_always_enabled()
+    ts.set_warn_always(True)
+    try:
+        with pytest.warns(UserWarning, match="window was not provided"):
+            spectra = ts.stft(ts.ones(64), 16, return_complex=True)
+        with pytest.warns(UserWarning, match="window was not provided"):
+            ts.istft(spectra, 16)
+        with pytest.warns(UserWarning, match="shorter than the length"):
+            assert ts.istft(spectra, 16, window=ts.hann_window(16), length=80)[72:].eq(0).all()
+    finally:
+        ts.set_warn_always(before)

@@ -217,6 +217,9 @@ def istft(
         raise RuntimeError(f"istft: expected 0 < hop_length <= win_length <= n_fft, but got {hop}, {win} and {n_fft}")
     if return_complex and half:
         raise RuntimeError("istft: expected onesided=False for a complex signal, but got onesided=True")
+    if window is None:
+        warn_once("A window was not provided. A rectangular window will be applied. Please provide the same window used "
+                  "by stft to make the inversion lossless.")  # fmt: skip
     spectra = (input if input.dim() == 3 else input.unsqueeze(0)).transpose(-1, -2)
     norm = "ortho" if normalized else None
     if return_complex:
@@ -234,5 +237,7 @@ def istft(
         raise RuntimeError("istft: window overlap add min: 1; expected no point where the windows vanish")
     found = signal / envelope
     if end > whole:
+        warn_once("The length of signal is shorter than the length parameter. Result is being padded with zeros in the "
+                  "tail. Please check your center and hop_length settings.")  # fmt: skip
         found = ts.nn.functional.pad(found, (0, end - whole))
     return found if input.dim() == 3 else found.squeeze(0)

@@ -8,6 +8,7 @@ from typing import Any
 
 from tesserack import Tensor
 from tesserack.nn.modules.module import Module
+from tesserack.nn.parameter import Parameter
 
 __all__ = ["functional_call"]
 
@@ -48,16 +49,18 @@ def replaced(
     module: Module, given: Mapping[str, Tensor], tie_weights: bool = False, strict: bool = False
 ) -> Iterator[None]:
     """A context within which the module holds the tensors given, as :func:`functional_call` has it for its call."""
-    own = dict(module.named_parameters(remove_duplicate=False)) | dict(module.named_buffers(remove_duplicate=False))
-    chosen = _with_tied(own, given) if tie_weights else dict(given)
-    if strict:
-        _check_names(own, chosen)
+    chosen = dict(given)
+    if tie_weights or strict:  # modules that hold each other have no end of names
+        own = dict(module.named_parameters(remove_duplicate=False)) | dict(module.named_buffers(remove_duplicate=False))
+        chosen = _with_tied(own, given) if tie_weights else chosen
+        if strict:
+            _check_names(own, chosen)
     saved: list[tuple[Module, str, str, Any]] = []
     try:
         for path, tensor in chosen.items():
             prefix, _, name = path.rpartition(".")
             holder = module.get_submodule(prefix)
-            table = _table_of(holder, name, path)
+            table = _table_of(holder, name, path, tensor)
             saved.append((holder, table, name, getattr(holder, table).get(name, _ABSENT)))
             getattr(holder, table)[name] = tensor
         yield
@@ -74,13 +77,19 @@ def replaced(
                 getattr(holder, table)[name] = tensor
 
 
-def _table_of(holder: Module, name: str, path: str) -> str:
+def _table_of(holder: Module, name: str, path: str, tensor: object) -> str:
+    if not (tensor is None or isinstance(tensor, Tensor)):
+        raise TypeError(f"functional_call: {tensor!r} is not an instance of Tensor (given as {path!r})")
     for table in ("_parameters", "_buffers"):
         if name in getattr(holder, table):
             return table
     if "." in name or not name or hasattr(type(holder), name) or name in holder._modules:
         raise TypeError(f"functional_call: {type(holder).__name__} takes no tensor as {name!r} (in {path!r})")
-    return "__dict__"  # a plain attribute, which the module may have or not
+    held = holder.__dict__.get(name)
+    if not (held is None or isinstance(held, Tensor)):
+        raise TypeError(f"functional_call: attribute {path!r} is {held!r}, which is not an instance of Tensor")
+    # A plain attribute, which the module may have or not; a parameter that it lacks is listed as one.
+    return "_parameters" if isinstance(tensor, Parameter) and name not in holder.__dict__ else "__dict__"
 
 
 def _with_tied(own: dict[str, Tensor], given: Mapping[str, Tensor]) -> dict[str, Tensor]:
