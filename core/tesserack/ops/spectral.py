@@ -218,8 +218,8 @@ def istft(
     if return_complex and half:
         raise RuntimeError("istft: expected onesided=False for a complex signal, but got onesided=True")
     if window is None:
-        warn_once("A window was not provided. A rectangular window will be applied. Please provide the same window used "
-                  "by stft to make the inversion lossless.")  # fmt: skip
+        warn_once("A window was not provided. A rectangular window will be applied. Please provide the same window "
+                  "used by stft to make the inversion lossless.")  # fmt: skip
     spectra = (input if input.dim() == 3 else input.unsqueeze(0)).transpose(-1, -2)
     norm = "ortho" if normalized else None
     if return_complex:
