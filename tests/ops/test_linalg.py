@@ -374,3 +374,77 @@ def test_solving_by_halves(n: int, dtype: ts.dtype, device: ts.device) -> None:
             alone = triangle / n + (1 - triangle / n).diagonal(dim1=-2, dim2=-1).diag_embed()
             x = ts.linalg.solve_triangular(triangle / n, b, upper=upper, unitriangular=True)
             close(alone @ x, b, tolerance)
+
+
+PHASES = {
+    "svd": lambda a: ts.linalg.svd(a)[0],
+    "svd, right": lambda a: ts.linalg.svd(a)[2],
+    "eigh": lambda a: ts.linalg.eigh(a)[1],
+    "eig": lambda a: ts.linalg.eig(a)[1],
+}
+
+
+@pytest.mark.parametrize("op", PHASES)
+@pytest.mark.parametrize("scale", [1.0, 1e6])
+def test_a_loss_that_differs_with_the_phase_of_vectors_has_no_gradient(op, scale):
+    values = np.random.default_rng(2).standard_normal((2, 2, 3, 3))
+    for dtype in (ts.complex64, ts.complex128):
+        a = ts.tensor(values[0] + 1j * values[1]).to(dtype).requires_grad_()
+        with pytest.raises(RuntimeError, match=r"backward: .* ill-defined"):
+            (PHASES[op](a).sum().abs() * scale).backward()
+        (PHASES[op](a).abs().sum() * scale).backward()
+        assert a.grad.isfinite().all()
+    real = ts.tensor(values[0] + values[0].swapaxes(-1, -2)).requires_grad_()
+    PHASES[op](real).sum().abs().backward()
+
+
+# --- low rank factors and extreme eigenvalues, of dense and of sparse matrices
+
+
+def of_rank(rows: int, columns: int, rank: int) -> ts.Tensor:
+    draw = ts.Generator().manual_seed(3)
+    left, right = (ts.randn(n, rank, dtype=ts.float64, generator=draw) for n in (rows, columns))
+    return left @ right.mT
+
+
+def laid(a: ts.Tensor, sparse: bool) -> ts.Tensor:
+    return a.to_sparse() if sparse else a
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize(("rows", "columns"), [(17, 9), (9, 17)])
+def test_low_rank_factors(rows, columns, sparse):
+    a = of_rank(rows, columns, 3)
+    mean = a.mean(-2, keepdim=True)
+    for found, expected in (
+        (ts.svd_lowrank(laid(a, sparse), 5), a),
+        (ts.svd_lowrank(laid(a, sparse), 5, M=mean), a - mean),
+        (ts.pca_lowrank(laid(a, sparse), 5), a - mean),
+        (ts.pca_lowrank(laid(a, sparse), 5, center=False), a),
+    ):
+        np.testing.assert_allclose((found.U * found.S) @ found.V.mH, expected, atol=1e-9)
+        np.testing.assert_allclose(found.S, np.linalg.svd(expected)[1][:5], atol=1e-9)
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("largest", [False, True])
+def test_extreme_eigenvalues(sparse, largest):
+    a = of_rank(20, 20, 20)
+    a = ts.where(a.abs() > 3, a, 0.0)
+    a = a + a.mT + ts.diag(ts.arange(20.0, dtype=ts.float64))
+    values, vectors = ts.lobpcg(laid(a, sparse), k=2, largest=largest, tol=1e-9)
+    expected = np.linalg.eigvalsh(a)
+    np.testing.assert_allclose(values, expected[::-1][:2] if largest else expected[:2], rtol=1e-6)
+    np.testing.assert_allclose(a @ vectors, vectors * values, atol=1e-4)
+
+
+def test_a_tracker_sees_each_round_and_may_end_it():
+    a, seen = of_rank(20, 20, 20), []
+    a = a @ a.mT
+
+    def follow(state):
+        seen.append((state.ivars["istep"], state.X.shape, state.E.shape, state.R.shape))
+        state.bvars["force_stop"] = len(seen) == 3
+
+    ts.lobpcg(a, k=2, tol=0.0, tracker=follow)
+    assert seen == [(j, (20, 2), (2,), (20, 2)) for j in range(3)]

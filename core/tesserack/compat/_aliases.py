@@ -43,6 +43,12 @@ ALIASES = {
     "torch.distributed.constants.default_pg_timeout": "tesserack.distributed:default_pg_timeout",
     "torch._C.PyTorchFileReader": "tesserack.compat.shims._archives:PyTorchFileReader",
     "torch._C.PyTorchFileWriter": "tesserack.compat.shims._archives:PyTorchFileWriter",
+    **{
+        f"torch.{module}.{name}": f"tesserack.ops.lowrank:{name}"
+        for module, names in (("_lobpcg", ("lobpcg",)), ("_lowrank", ("pca_lowrank", "svd_lowrank")))
+        for name in names
+    },
+    "torch._lowrank.get_approximate_basis": "tesserack.ops.lowrank:approximate_basis",
     "torch._VF._add_relu": "tesserack.compat.shims._parts:_add_relu",
     "torch._VF.unique_dim": "tesserack.ops.nonzero_unique:unique_dim",
     "torch.autograd._calculate_shape": "tesserack.compat.shims._autograd_parts:calculate_shape",

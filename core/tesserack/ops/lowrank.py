@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import tesserack as ts
@@ -39,7 +40,7 @@ def lu(A: Tensor, pivot: bool = True, get_infos: bool = False, out: Any = None) 
     return out
 
 
-def _approximate_basis(A: Tensor, q: int, niter: int, M: Tensor | None) -> Tensor:
+def approximate_basis(A: Tensor, q: int, niter: int | None = 2, M: Tensor | None = None) -> Tensor:
     """Orthonormal columns that nearly span those of A - M (Halko et al., arXiv:0909.4061, algorithm 4.4)."""
 
     def times(x: Tensor) -> Tensor:
@@ -50,7 +51,7 @@ def _approximate_basis(A: Tensor, q: int, niter: int, M: Tensor | None) -> Tenso
 
     start = ts.randn(A.shape[-1], q, dtype=A.dtype, device=A.device)
     basis = ts.linalg.qr(times(start)).Q
-    for _ in range(niter):
+    for _ in range(2 if niter is None else niter):
         basis = ts.linalg.qr(adjoint_times(basis)).Q
         basis = ts.linalg.qr(times(basis)).Q
     return basis  # type: ignore[no-any-return]
@@ -62,10 +63,12 @@ def svd_lowrank(A: Tensor, q: int | None = 6, niter: int | None = 2, M: Tensor |
     Random: draws from the default generator (Halko et al., arXiv:0909.4061, algorithm 5.1).
     """
     q, niter = 6 if q is None else q, 2 if niter is None else niter
+    M = None if M is None else M.broadcast_to(A.shape)
     wide = A.shape[-2] < A.shape[-1]
     a, m = (A.mH, None if M is None else M.mH) if wide else (A, M)
-    basis = _approximate_basis(a, q, niter, m)
-    small = basis.mH @ a if m is None else basis.mH @ (a - m)
+    basis = approximate_basis(a, q, niter, m)
+    small = (a.mH @ basis).mH  # sparse matrices are the first factor
+    small = small if m is None else small - basis.mH @ m
     u, s, vh = ts.linalg.svd(small, full_matrices=False)
     u, v = basis @ u, vh.mH
     return SvdLowrank(v, s, u) if wide else SvdLowrank(u, s, v)
@@ -87,6 +90,8 @@ def pca_lowrank(A: Tensor, q: int | None = None, center: bool = True, niter: int
         raise ValueError(f"pca_lowrank: niter(={niter}) must be non-negative integer")
     if not A.is_floating_point() and not A.is_complex():
         raise ValueError(f"pca_lowrank: input dtype must be floating-point, got {A.dtype}")
+    if center and A.is_sparse:
+        return svd_lowrank(A, q, niter, A.sum(-2, keepdim=True).to_dense() / m)
     return svd_lowrank(A - A.mean(-2, keepdim=True) if center else A, q, niter)
 
 
@@ -102,6 +107,22 @@ def _lobpcg(
 ) -> tuple[Tensor, Tensor]:
     """Locally optimal block preconditioned conjugate gradients (Knyazev, 2001), with an orthonormal basis."""
     k, basis, P = X.shape[-1], X, None
+    norm = ts.linalg.vector_norm(A if A.layout == ts.strided else (A.coalesce() if A.is_sparse else A).values())
+    state = SimpleNamespace(
+        A=A,
+        B=B,
+        iK=iK,
+        X=X,
+        E=None,
+        R=None,
+        tvars={},
+        fvars={"A_norm": float(norm)},
+        iparams={"m": A.shape[-1], "n": k, "k": k, "niter": niter},
+        fparams={"tol": tol},
+        bparams={"largest": largest},
+        ivars={"istep": 0},
+        bvars={"force_stop": False},
+    )
     for iteration in range(niter + 1):
         basis = _orthonormal(basis, B)
         values, vectors = ts.linalg.eigh(basis.mH @ (A @ basis))
@@ -110,10 +131,13 @@ def _lobpcg(
         P = None if iteration == 0 else new - X @ (X.mH @ (new if B is None else B @ new))
         X = new
         R = A @ X - (X if B is None else B @ X) * E
-        scale = ts.linalg.vector_norm(X, dim=-2) * (E.abs() + ts.linalg.vector_norm(A))
+        scale = ts.linalg.vector_norm(X, dim=-2) * (E.abs() + norm)
+        done = ts.linalg.vector_norm(R, dim=-2) / scale < tol
         if tracker is not None:
-            tracker(iteration, E, X, R)
-        if bool((ts.linalg.vector_norm(R, dim=-2) / scale < tol).all()):
+            state.X, state.E, state.R = X, E, R
+            state.ivars.update(istep=iteration, iterations_left=niter - iteration, converged_count=int(done.sum()))
+            tracker(state)
+        if state.bvars["force_stop"] or bool(done.all()):
             break
         W = R if iK is None else iK @ R
         basis = ts.cat([X, W] if P is None else [X, W, P], -1)
@@ -138,8 +162,9 @@ def lobpcg(
 ) -> tuple[Tensor, Tensor]:
     """The ``k`` largest (or smallest) eigenvalues of symmetric A (..., m, m), and their vectors; of A x = E B x with B.
 
-    Starts from ``X``, or random vectors, ``n`` of them; ``iK`` preconditions. ``tracker(iteration, E, X, R)`` is called
-    with the eigenvalues, vectors and residuals so far. Both methods are one here, which keeps its basis orthonormal.
+    Starts from ``X``, or random vectors, ``n`` of them; ``iK`` preconditions. Both methods are one here, which keeps its
+    basis orthonormal. ``tracker(state)`` is called in each round with the eigenvalues, vectors and residuals so far as
+    ``state.E``, ``X`` and ``R`` and their numbers in ``ivars``; with ``bvars["force_stop"] = True`` it ends the rounds.
     Raises ``ValueError`` unless 3 k <= m. Where a gradient by A is wanted, the same pairs are taken from all of A's,
     densely: as ``linalg.eigh``, whose gradient needs eigenvalues that differ. There is none by B.
     """
@@ -157,6 +182,8 @@ def lobpcg(
         batch = A.shape[:-2]
 
         def flat(t: Tensor) -> list[Tensor]:
+            if t.dim() == 2 and not batch:
+                return [t]  # of any layout
             return list(t.expand(*batch, *t.shape[-2:]).reshape(-1, *t.shape[-2:]))
 
         matrices, starts = flat(A), flat(X)

@@ -67,6 +67,19 @@ void svd(const Tensor& u, const Tensor& s, const Tensor& vh, const Tensor& a, bo
 
 Tensor skew(const Tensor& x) { return ops::sub(x, adjoint(x)); }
 
+// Complex vectors are any of a circle e^{i phi}: a loss that differs along it has no gradient, and `turned`, which is
+// how it changes with the phase of each vector, is then far from zero beside the numbers `among` that it was summed
+// from.
+void check_phase(const Tensor& turned, const Tensor& among, const char* op) {
+  if (turned.numel() == 0) return;
+  Tensor scale = ops::amax(ops::abs(ops::detach(among)), Dims{-2, -1}, false);
+  Tensor bound = ops::add(ops::mul(column(scale), 100 * epsilon(scale.dtype())), 1e-2); // PyTorch's, and what rounds
+  TS_CHECK(!raw_truth(ops::any(ops::gt(ops::abs(ops::detach(turned)), bound))), op,
+           ": the vectors in the complex case are specified up to multiplication by e^{i phi}. The specified loss "
+           "function depends on this phase, which makes it ill-defined; try a loss of absolute values or of products "
+           "of the vectors with their adjoints");
+}
+
 // For A = U S V^H: U ((skew(U^H gU) / E) S + S (skew(V^H gV) / E) + gS) V^H, with E_jk = S_k^2 - S_j^2, and what lies
 // outside of the spaces of U and V (Wan and Zhang, arXiv:1909.02659).
 void svd_gradient(GradContext& c) {
@@ -87,6 +100,8 @@ void svd_gradient(GradContext& c) {
   Tensor inner = ops::add(ops::mul(ops::div(skew(of_u), e), row(s)), ops::mul(column(s), ops::div(skew(of_v), e)));
   inner = ops::add(inner, diagonal_matrix(gs));
   if (is_complex(u.dtype())) {
+    Tensor both = ops::add(of_u, of_v);
+    check_phase(ops::imag(diagonal_of(both)), both, "linalg.svd backward");
     Tensor d = ops::div(diagonal_of(of_u), s); // the phase that U and V share
     inner = ops::add(inner, diagonal_matrix(ops::mul(ops::sub(d, conjugate(d)), 0.5)));
   }
@@ -167,7 +182,8 @@ void eigh_gradient(GradContext& c) {
   Tensor w = c.result(0), v = c.result(1), vh = adjoint(v);
   if (!c.has_grad(1)) return c.set(0, ops::matmul(ops::mul(v, row(c.grad(0))), vh));
   Tensor e = ops::add(ops::sub(row(w), column(w)), identity(rows(v), w));
-  Tensor inner = ops::div(ops::mul(skew(ops::matmul(vh, c.grad(1))), 0.5), e);
+  Tensor of_v = ops::matmul(vh, c.grad(1)), inner = ops::div(ops::mul(skew(of_v), 0.5), e);
+  if (is_complex(v.dtype())) check_phase(ops::imag(diagonal_of(of_v)), of_v, "linalg.eigh backward");
   c.set(0, ops::matmul(ops::matmul(v, ops::add(inner, diagonal_matrix(c.grad(0)))), vh));
 }
 
@@ -211,6 +227,7 @@ void eig_gradient(GradContext& c) {
   if (w.numel() == 0) return c.set(0, ops::zeros(c.sizes(0), c.dtype(0), c.device(0)));
   if (c.has_grad(1)) {
     Tensor inner = ops::matmul(vh, c.grad(1)), scale = real_part(diagonal_of(inner));
+    check_phase(ops::imag(diagonal_of(inner)), inner, "linalg.eig backward");
     inner = ops::sub(inner, ops::matmul(vh, ops::mul(v, row(scale))));
     Tensor own = identity(rows(v), w), e = ops::add(conjugate(ops::sub(row(w), column(w))), own);
     g = ops::add(ops::mul(ops::div(inner, e), ops::sub(1, own)), diagonal_matrix(c.grad(0)));

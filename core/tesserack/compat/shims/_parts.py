@@ -57,6 +57,21 @@ def _grouped_mm(
     return grouped_mm(input, mat2, offs=offs, bias=bias, out_dtype=out_dtype)
 
 
+def _int_mm(input: Tensor, mat2: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The product of int8 matrices (m, k) and (k, n), summed in int32. ``RuntimeError`` for other dtypes and shapes.
+
+    >>> import tesserack as ts
+    >>> _int_mm(ts.full((1, 2), 100, dtype=ts.int8), ts.full((2, 1), 100, dtype=ts.int8)).tolist()
+    [[20000]]
+    """
+    if input.dtype != ts.int8 or mat2.dtype != ts.int8:
+        raise RuntimeError(f"_int_mm: expected int8 matrices, got {input.dtype} and {mat2.dtype}")
+    if out is not None and out.dtype != ts.int32:
+        raise RuntimeError(f"_int_mm: expected out of dtype int32, got {out.dtype}")
+    product = ts.mm(input.to(ts.int32), mat2.to(ts.int32))
+    return product if out is None else out.resize_(product.shape).copy_(product)
+
+
 def _weight_norm(v: Tensor, g: Tensor, dim: int = 0) -> Tensor:
     """``v`` with the norms that ``g`` says, over all dims but ``dim``; over all for -1."""
     if dim == -1:

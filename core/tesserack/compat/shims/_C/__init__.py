@@ -35,13 +35,20 @@ TensorBase: Any = _native.Tensor
 _TensorBase = TensorBase
 _has_cuda = _has_mps = _has_xpu = _has_mkldnn = False
 _GLIBCXX_USE_CXX11_ABI = True
-has_lapack = has_openmp = True
+has_lapack = has_openmp = has_spectral = True
 has_mkl = False
 
 
 def _current_graph_task_id() -> int:
     """The number of the backward that this thread runs, -1 outside of one."""
     return int(_native._current_run())
+
+
+def _infer_size(a: Any, b: Any) -> Size:
+    """The shape to which two shapes are broadcast."""
+    if not (isinstance(a, Size) and isinstance(b, Size)):
+        raise RuntimeError(f"_infer_size: expected two torch.Size, got {type(a).__name__} and {type(b).__name__}")
+    return tesserack.broadcast_shapes(a, b)
 
 
 def _will_engine_execute_node(node: Any) -> bool:
