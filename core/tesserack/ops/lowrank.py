@@ -162,7 +162,7 @@ def lobpcg(
 ) -> tuple[Tensor, Tensor]:
     """The ``k`` largest (or smallest) eigenvalues of symmetric A (..., m, m), and their vectors; of A x = E B x with B.
 
-    Starts from ``X``, or random vectors, ``n`` of them; ``iK`` preconditions. Both methods are one here, which keeps its
+    Starts from ``X``, or random vectors, ``n`` of them; ``iK`` preconditions. Both methods are one, which keeps its
     basis orthonormal. ``tracker(state)`` is called in each round with the eigenvalues, vectors and residuals so far as
     ``state.E``, ``X`` and ``R`` and their numbers in ``ivars``; with ``bvars["force_stop"] = True`` it ends the rounds.
     Raises ``ValueError`` unless 3 k <= m. Where a gradient by A is wanted, the same pairs are taken from all of A's,
