@@ -287,12 +287,13 @@ def test_small_things():
     x = ts.ones(2, requires_grad=True)
     assert isinstance(x, autograd.Variable) and autograd.Variable(ts.ones(1), requires_grad=True).requires_grad
     tensors = [ts.ones(2), ts.zeros(3)]
-    ts._foreach_add_(tensors, 1)
+    assert ts._foreach_add_(tensors, 1) is tensors and isinstance(ts._foreach_neg(tensors), tuple)
     ts._foreach_mul_(tensors, [2, 3])
     assert [t.tolist() for t in tensors] == [[4, 4], [3, 3, 3]]
     assert [t.item() for t in ts._foreach_norm([ts.ones(4), ts.zeros(1)])] == [2, 0]
     ts._foreach_addcmul_(tensors, tensors, tensors, 0.5)
     assert tensors[0].tolist() == [12, 12]
+    assert ts._foreach_addcdiv(tensors, tensors, tensors, scalars=[1.0, 2.0])[1][0] == tensors[1][0] + 2
     with pytest.raises(RuntimeError, match="one length"):
         ts._foreach_add(tensors, [1])
     for call in (lambda: ts._foreach_add([], []), lambda: ts._foreach_zero_([]), lambda: ts._foreach_norm([])):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
+import pickle
 import subprocess
 import sys
 from pathlib import Path
@@ -296,3 +298,12 @@ def test_opcheck_compares_what_is_compiled_and_open_sizes() -> None:
     definitions.register_fake(name, lambda x: x.new_empty(x.shape))
     with pytest.raises(library.OpCheckError, match="eagerly"):
         library.opcheck(library.get(name), (ts.ones(2),), test_utils="test_aot_dispatch_static")
+
+
+def test_an_operator_is_copied_and_pickled_by_name():
+    @ts.library.custom_op("demo_copies::double", mutates_args=())
+    def double(x: ts.Tensor) -> ts.Tensor:
+        return x * 2
+
+    assert copy.deepcopy(double) is double and pickle.loads(pickle.dumps(double)) is double
+    assert copy.deepcopy([ts.ops.demo_copies.double])[0](ts.ones(1)).item() == 2

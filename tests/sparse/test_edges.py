@@ -113,3 +113,22 @@ def test_one_of_a_batch_keeps_its_layout(device, layout):
     t = hybrid.to_sparse(layout=getattr(ts, layout), dense_dim=1, **block)
     assert t.select(2, 1).layout is t.layout
     np.testing.assert_array_equal(array(t.select(-1, 1)), array(hybrid)[:, :, 1])
+
+
+@pytest.mark.parametrize("to", ["csr", "csc", "bsr", "bsc"])
+@pytest.mark.parametrize("of", ["csr", "csc", "bsr", "bsc"])
+def test_conversions_keep_the_dtype_of_compressed_indices(of, to):
+    dense = ts.tensor([[1.0, 0.0], [2.0, 3.0]])
+    layouts = {name: getattr(ts, f"sparse_{name}") for name in (of, to)}
+    blocks = {name: (1, 1) if name.startswith("b") else None for name in (of, to)}
+    wide = dense.to_sparse(layout=layouts[of], blocksize=blocks[of])
+    heads = "crow_indices" if of in ("csr", "bsr") else "ccol_indices"
+    plain = "col_indices" if of in ("csr", "bsr") else "row_indices"
+    indices = [getattr(wide, name)().int() for name in (heads, plain)]
+    narrow = ts.sparse_compressed_tensor(*indices, wide.values(), (2, 2), layout=layouts[of]).requires_grad_()
+    made = narrow.to_sparse(layout=layouts[to], blocksize=blocks[to])
+    for name in ("crow_indices", "col_indices") if to in ("csr", "bsr") else ("ccol_indices", "row_indices"):
+        assert getattr(made, name)().dtype is ts.int32
+    assert made.to_dense().equal(dense)
+    made.to_dense().sum().backward()
+    assert narrow.grad.to_dense().equal((dense != 0).float())

@@ -96,6 +96,7 @@ ALIASES = {
     "torch.utils.data._utils.worker.WorkerInfo": "tesserack.utils.data.worker_info:WorkerInfo",
     "torch.utils.data._utils.worker._generate_state": "tesserack.utils.data.worker_info:numpy_seed",
     "torch.utils.data._utils.worker.get_worker_info": "tesserack.utils.data.worker_info:get_worker_info",
+    "torch.distributions.kl._kl_expfamily_expfamily": "tesserack.distributions._kl_same:_exponential_family",
     "torch.distributions.utils._standard_normal": "tesserack.distributions.utils:standard_normal",
     "torch.distributions.utils._sum_rightmost": "tesserack.distributions.utils:sum_rightmost",
     "torch.hub._get_torch_home": "tesserack.utils.hub:torch_home",

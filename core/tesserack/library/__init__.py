@@ -79,8 +79,15 @@ class CustomOp:
         """Itself: it has one overload."""
         return self
 
+    @property
+    def _opoverload(self) -> CustomOp:
+        return self.default
+
     def __repr__(self) -> str:
         return f"<custom operator {self.schema}>"
+
+    def __reduce__(self) -> Any:
+        return get, (self.name,)  # by name: there is one, and what reads it has made it before
 
     # --- registration ---------------------------------------------------------------------------------------------
 

@@ -34,9 +34,12 @@ def _at(value: Any, k: int) -> Any:
 def _call(name: str, suffix: str, tensor: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if name in _NUMBER and args and not isinstance(args[0], Tensor):
         name = _NUMBER[name]
-    if name in ("addcdiv", "addcmul") and len(args) == 3:
-        *args_list, value = args
-        args, kwargs = tuple(args_list), {"value": value}
+    if name in ("addcdiv", "addcmul"):
+        if len(args) == 3:
+            *args_list, value = args
+            args, kwargs = tuple(args_list), {"value": value}
+        elif "scalars" in kwargs:
+            kwargs = {"value": kwargs["scalars"]}
     return operators()[name + suffix](tensor, *args, **kwargs)
 
 
@@ -47,27 +50,27 @@ def _make(name: str, suffix: str) -> Callable[..., Any]:
         if any(len(other) != len(self) for other in lists):
             lengths = [len(self), *map(len, lists)]
             raise RuntimeError(f"_foreach_{name}{suffix}: expected lists of one length, got lengths {lengths}")
-        results = [
+        results = tuple(
             _call(name, suffix, t, tuple(_at(a, k) for a in args), {key: _at(v, k) for key, v in kwargs.items()})
             for k, t in enumerate(self)
-        ]
-        return None if suffix else results
+        )
+        return self if suffix else results
 
     foreach.__name__ = foreach.__qualname__ = f"_foreach_{name}{suffix}"
     foreach.__doc__ = f"``{name}{suffix}`` of each tensor of a list; arguments are for all, or lists of as many."
     return foreach
 
 
-def _foreach_norm(self: Any, ord: float = 2, dtype: Any = None) -> list[Tensor]:
+def _foreach_norm(self: Any, ord: float = 2, dtype: Any = None) -> tuple[Tensor, ...]:
     """The vector norm of each tensor."""
     _check_tensors("_foreach_norm", self)
-    return [operators()["linalg_vector_norm"](t, ord, dtype=dtype) for t in self]
+    return tuple(operators()["linalg_vector_norm"](t, ord, dtype=dtype) for t in self)
 
 
-def _foreach_max(self: Any) -> list[Tensor]:
+def _foreach_max(self: Any) -> tuple[Tensor, ...]:
     """The largest element of each tensor."""
     _check_tensors("_foreach_max", self)
-    return [operators()["amax"](t) for t in self]
+    return tuple(operators()["amax"](t) for t in self)
 
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {"_foreach_norm": _foreach_norm, "_foreach_max": _foreach_max}

@@ -213,7 +213,16 @@ def layout_name_of(layout: Any) -> str:
 
 
 def to_layout(t: Tensor, layout: Any, blocksize: Any = None, dense_dim: int | None = None) -> Tensor:
-    """Any tensor in a compressed layout."""
+    """Any tensor in a compressed layout, with indices of the dtype that compressed ones had."""
+    made = _in_layout(t, layout, blocksize, dense_dim)
+    if made is t or t.layout not in COMPRESSED or parts_of(t).indices[1].dtype is ts.int64:
+        return made
+    parts = parts_of(made)
+    indices = tuple(i.to(parts_of(t).indices[1].dtype) for i in parts.indices)
+    return build(layout, indices, values_of(made), made.shape, parts.dense_dim, True)
+
+
+def _in_layout(t: Tensor, layout: Any, blocksize: Any, dense_dim: int | None) -> Tensor:
     name = f"to_{layout_name_of(layout)}"
     if isinstance(blocksize, int):
         blocksize = (blocksize, blocksize)

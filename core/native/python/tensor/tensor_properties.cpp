@@ -60,6 +60,7 @@ uint32_t tracked_version(const Tensor& t) {
   return t.version();
 }
 TS_GETTER(get_version, PyLong_FromUnsignedLong(tracked_version(t)))
+TS_GETTER(get_cdata, PyLong_FromVoidPtr(t.impl()))
 TS_GETTER(get_base, wrap(Tensor::share(t->base)))
 TS_GETTER(get_is_meta, PyBool_FromLong(t.device().is_meta()))
 TS_GETTER(get_false, Py_NewRef(Py_False))
@@ -172,6 +173,7 @@ std::vector<PyGetSetDef> tensor_properties() {
       {"retains_grad", get_retains_grad, nullptr, "Whether this non-leaf keeps its gradient.", nullptr},
       {"output_nr", get_output_nr, nullptr, "Which result of grad_fn it is.", nullptr},
       {"_version", get_version, nullptr, "How often its memory was modified in place.", nullptr},
+      {"_cdata", get_cdata, nullptr, "The address of what the core knows of it.", nullptr},
       {"_base", get_base, nullptr, "The tensor this one is a view of, or None.", nullptr},
       {"data", get_data, set_data_property,
        "The same memory without history; assigning replaces memory, shape and dtype.", nullptr},
