@@ -99,7 +99,7 @@ def gradcheck(
         if check_batched_grad and check_backward_ad:
             _check_batched(func, arguments, atol, rtol)
         if check_grad_dtypes and check_backward_ad:
-            _check_grad_dtypes(outputs, arguments)
+            _check_grad_dtypes(func, arguments)
         if check_undefined_grad and check_backward_ad:
             _check_undefined_grads(func, arguments)
     except GradcheckError:
@@ -333,10 +333,11 @@ def _check_batched(func: Callable[..., Any], arguments: Sequence[Any], atol: flo
 # --- other properties ----------------------------------------------------------------------------------------------
 
 
-def _check_grad_dtypes(outputs: list[Tensor], arguments: Sequence[Any]) -> None:
+def _check_grad_dtypes(func: Callable[..., Any], arguments: Sequence[Any]) -> None:
     from tesserack import ones_like
 
     wanted = wanted_of(arguments)
+    outputs = differentiable_outputs(func, arguments)  # anew: the inputs have been moved since
     for g, tensor in zip(
         grad(outputs, wanted, [ones_like(o) for o in outputs], allow_unused=True), wanted, strict=True
     ):

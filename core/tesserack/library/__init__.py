@@ -16,6 +16,7 @@ tensor([2., 2., 2.])
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -253,10 +254,22 @@ def _adopt_compiled() -> None:
             _operators.setdefault(name, CompiledOp(name, schema, doc))
 
 
+# Operators that a program which was saved may name before anybody here has called them: where those of a namespace are
+# made.
+_MADE_LATER = {"tesserack_fft": ("tesserack.ops.fft._transform", "operator")}
+
+
+def _make_later(space: str) -> None:
+    if space in _MADE_LATER:
+        module, function = _MADE_LATER[space]
+        getattr(importlib.import_module(module), function)()
+
+
 def get(name: str) -> CustomOp:
     """The custom operator of that name. ``KeyError`` naming those there are."""
     if name not in _operators:
         _adopt_compiled()
+    _make_later(name.partition("::")[0])
     if name not in _operators:
         raise KeyError(f"library: no custom operator {name!r} (there are: {', '.join(sorted(_operators)) or 'none'})")
     return _operators[name]
@@ -266,6 +279,7 @@ def in_namespace(space: str) -> dict[str, CustomOp]:
     """The custom operators ``space::name``, by name."""
     prefix = f"{space}::"
     _adopt_compiled()
+    _make_later(space)
     return {name.removeprefix(prefix): op for name, op in _operators.items() if name.startswith(prefix)}
 
 

@@ -57,6 +57,8 @@ CASES: dict[str, Callable[[Any, bool], str]] = {
                                               fast_mode=fast),
     "missing gradients": lambda m, fast: outcome(m, needs_gradients, point(m), fast_mode=fast),
     "not asked for": lambda m, fast: outcome(m, needs_gradients, point(m), fast_mode=fast, check_undefined_grad=False),
+    "dtypes, of what saves its input": lambda m, fast: outcome(m, lambda x: x.cosh(), point(m), fast_mode=fast,
+                                                              check_grad_dtypes=True),
     "two outputs": lambda m, fast: outcome(m, lambda x: (x.sin(), x * 2), point(m), fast_mode=fast,
                                            check_forward_ad=True, check_batched_forward_grad=True),
 }  # fmt: skip

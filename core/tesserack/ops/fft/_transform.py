@@ -18,17 +18,23 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import tesserack as ts
 from tesserack import _native
+from tesserack._tensor.subclass import has_no_memory
+from tesserack.aten.modes import stack
 from tesserack.autograd import Function
 from tesserack.autograd._whole import whole
+from tesserack.library import custom_op
 from tesserack.ops.fft import _device, _mkl
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from types import ModuleType
 
     from tesserack import Tensor
+    from tesserack.library import CustomOp
 
-__all__ = ["Map", "apply"]
+__all__ = ["Map", "apply", "operator"]
 
+NAME = "tesserack_fft::transform"
 _ADJOINT = {"c2c": "c2c", "r2f": "f2r", "f2r": "r2f", "r2c": "h2r", "h2r": "r2c", "c2r": "r2h", "r2h": "c2r"}
 _TO_REAL = ("f2r", "h2r", "c2r")
 
@@ -184,14 +190,17 @@ def _direct(map: Map, array: Any) -> Any:
 
 
 def _compute(map: Map, x: Tensor) -> Tensor:
-    shape = list(x.shape)
-    for d, n in zip(map.dims, map.result, strict=True):
-        shape[d] = n
-    dtype = x.dtype.to_real() if map.to_real else x.dtype.to_complex()
+    if stack() or has_no_memory(x):  # who looks on, or answers for the tensor, sees one operator
+        found: Tensor = operator()(x, *map)
+        return found
+    return _computed(map, x)
+
+
+def _computed(map: Map, x: Tensor) -> Tensor:
     if x.is_meta:
-        return ts.empty(shape, dtype=dtype, device=x.device)
-    if 0 in shape or 0 in x.shape:
-        return ts.zeros(shape, dtype=dtype, device=x.device)
+        return _outline(map, x)
+    if not x.numel() or 0 in map.result:
+        return _outline(map, x).zero_()
     if _device.is_available(x):
         given = _fitted(x.resolve_conj().resolve_neg(), map.dims, _given_sizes(map))
         with contextlib.suppress(_device.Declined):  # counted below
@@ -218,6 +227,30 @@ def _compute_on_host(x: Tensor, parts: tuple[Any, ...]) -> Tensor:
     found = ts.from_numpy(_contiguous(_resized(found, map.dims, map.result)))
     dtype = x.dtype.to_real() if map.to_real else x.dtype.to_complex()
     return found if found.dtype is dtype and found.device == x.device else found.to(x.device, dtype)
+
+
+@functools.cache
+def operator() -> CustomOp:
+    """The map as an operator, for modes, tracers and tensors without memory."""
+    schema = "(Tensor x, str kind, int[] dims, int[] sizes, int[] given, int[] result, bool forward, float scale)"
+    made = custom_op(NAME, lambda x, *parts: _computed(_read(parts), x), mutates_args=(), schema=f"{schema} -> Tensor")
+    made.register_fake(lambda x, *parts: _outline(_read(parts), x))
+    made.register_autograd(
+        lambda ctx, grad: (apply(ctx.map.adjoint(), grad), *[None] * len(Map._fields)),
+        setup_context=lambda ctx, inputs, output: setattr(ctx, "map", _read(inputs[1:])),
+    )
+    return made  # type: ignore[no-any-return]
+
+
+def _read(parts: Sequence[Any]) -> Map:
+    return Map._make(tuple(part) if isinstance(part, list) else part for part in parts)
+
+
+def _outline(map: Map, x: Tensor) -> Tensor:
+    shape = list(x.shape)
+    for d, n in zip(map.dims, map.result, strict=True):
+        shape[d] = n
+    return ts.empty(shape, dtype=x.dtype.to_real() if map.to_real else x.dtype.to_complex(), device=x.device)
 
 
 class _Linear(Function):
