@@ -76,3 +76,15 @@ def test_an_exported_program_runs_in_a_fresh_process(tmp_path):
     )
     done = subprocess.run([sys.executable, "-c", text, tmp_path / "filtered.pt2"], capture_output=True, text=True)
     assert done.stdout.strip() == "tensor(True)", done.stderr
+
+
+@pytest.mark.filterwarnings("ignore:.*jit.* is deprecated", "ignore:.*a decision on sizes")
+def test_traced_functions_are_saved_and_refuse_other_lengths(tmp_path):
+    x = ts.randn(3, 6)
+    traced = ts.jit.trace(lambda x: ts.fft.irfft(ts.fft.rfft(x) * 2), (x,))
+    ts.jit.save(traced, tmp_path / "traced.pt")
+    for program in (traced, ts.jit.load(tmp_path / "traced.pt")):
+        ts.testing.assert_close(program(x * 3), x * 6)
+        ts.testing.assert_close(program(ts.ones(5, 6)), ts.full((5, 6), 2.0))
+        with pytest.raises(RuntimeError, match="written down"):
+            program(ts.randn(3, 8))

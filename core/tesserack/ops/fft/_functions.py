@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import tesserack as ts
+from tesserack import _native
 from tesserack.ops.fft._transform import Map, apply
 from tesserack.ops.numpy_names import numpy_names
 from tesserack.ops.results import deliver
@@ -112,7 +113,10 @@ def _transform(
         x = x.to(x.dtype.to_complex())
     s = tuple(s) if isinstance(s, Sequence) else s
     dim = tuple(dim) if isinstance(dim, Sequence) else dim
-    found = apply(_map(tuple(x.shape), x.is_complex(), s, dim, norm, op, kind, forward), x)
+    shape = tuple(x.shape)
+    if _native._is_tracing():  # a map is of fixed sizes, and is kept: of sizes that are numbers alone
+        shape, s = tuple(map(int, shape)), tuple(map(int, s)) if isinstance(s, tuple) else s
+    found = apply(_map(shape, x.is_complex(), s, dim, norm, op, kind, forward), x)
     if out is None:
         return found
     if out.dtype is not found.dtype:

@@ -190,7 +190,8 @@ def _direct(map: Map, array: Any) -> Any:
 
 
 def _compute(map: Map, x: Tensor) -> Tensor:
-    if stack() or has_no_memory(x):  # who looks on, or answers for the tensor, sees one operator
+    # Who looks on, writes down, or answers for the tensor, sees one operator.
+    if stack() or _native._is_tracing() or has_no_memory(x):
         found: Tensor = operator()(x, *map)
         return found
     return _computed(map, x)
@@ -233,17 +234,26 @@ def _compute_on_host(x: Tensor, parts: tuple[Any, ...]) -> Tensor:
 def operator() -> CustomOp:
     """The map as an operator, for modes, tracers and tensors without memory."""
     schema = "(Tensor x, str kind, int[] dims, int[] sizes, int[] given, int[] result, bool forward, float scale)"
-    made = custom_op(NAME, lambda x, *parts: _computed(_read(parts), x), mutates_args=(), schema=f"{schema} -> Tensor")
-    made.register_fake(lambda x, *parts: _outline(_read(parts), x))
+    made = custom_op(
+        NAME, lambda x, *parts: _computed(_read(x, parts), x), mutates_args=(), schema=f"{schema} -> Tensor"
+    )
+    made.register_fake(lambda x, *parts: _outline(_read(x, parts), x))
     made.register_autograd(
         lambda ctx, grad: (apply(ctx.map.adjoint(), grad), *[None] * len(Map._fields)),
-        setup_context=lambda ctx, inputs, output: setattr(ctx, "map", _read(inputs[1:])),
+        setup_context=lambda ctx, inputs, output: setattr(ctx, "map", _read(inputs[0], inputs[1:])),
     )
     return made  # type: ignore[no-any-return]
 
 
-def _read(parts: Sequence[Any]) -> Map:
-    return Map._make(tuple(part) if isinstance(part, list) else part for part in parts)
+def _read(x: Tensor, parts: Sequence[Any]) -> Map:
+    map = Map._make(tuple(part) if isinstance(part, list) else part for part in parts)
+    sizes = tuple(x.shape[d] for d in map.dims)
+    if sizes != map.given:  # of a graph, which keeps them
+        raise RuntimeError(
+            f"{NAME}: expected sizes {map.given} along dims {map.dims}, for which the transform was written down, got "
+            f"{sizes}; trace or export the program with tensors of that shape"
+        )
+    return map
 
 
 def _outline(map: Map, x: Tensor) -> Tensor:
