@@ -293,7 +293,7 @@ def test_small_things():
     assert [t.item() for t in ts._foreach_norm([ts.ones(4), ts.zeros(1)])] == [2, 0]
     ts._foreach_addcmul_(tensors, tensors, tensors, 0.5)
     assert tensors[0].tolist() == [12, 12]
-    assert ts._foreach_addcdiv(tensors, tensors, tensors, scalars=[1.0, 2.0])[1][0] == tensors[1][0] + 2
+    assert ts._foreach_addcdiv(tensors, tensor1=tensors, tensor2=tensors, scalars=[1.0, 2.0])[1][0] == tensors[1][0] + 2
     with pytest.raises(RuntimeError, match="one length"):
         ts._foreach_add(tensors, [1])
     for call in (lambda: ts._foreach_add([], []), lambda: ts._foreach_zero_([]), lambda: ts._foreach_norm([])):

@@ -39,7 +39,7 @@ def _call(name: str, suffix: str, tensor: Tensor, args: tuple[Any, ...], kwargs:
             *args_list, value = args
             args, kwargs = tuple(args_list), {"value": value}
         elif "scalars" in kwargs:
-            kwargs = {"value": kwargs["scalars"]}
+            kwargs = {"value" if key == "scalars" else key: value for key, value in kwargs.items()}
     return operators()[name + suffix](tensor, *args, **kwargs)
 
 
