@@ -97,11 +97,6 @@ class _Plan:
         self.compute = library.DftiComputeForward if forward else library.DftiComputeBackward
 
     def __call__(self, given: Tensor, result: Tensor) -> None:
-        if _native._is_tracing():
-            raise RuntimeError(
-                "fft: expected operators, which a trace writes down, got a transform of oneMKL; keep it out of "
-                "the traced program"
-            )
         _check(self.compute(self.handle, ctypes.c_void_p(given.data_ptr()), ctypes.c_void_p(result.data_ptr())))
 
     def __del__(self) -> None:
