@@ -86,7 +86,7 @@ def _threshold_backward(grad_output: Tensor, self: Tensor, threshold: float) -> 
 
 
 def _sigmoid_backward(grad_output: Tensor, output: Tensor) -> Tensor:
-    return grad_output * (1 - output) * output.conj()
+    return grad_output * ((1 - output) * output).conj()
 
 
 def _tanh_backward(grad_output: Tensor, output: Tensor) -> Tensor:

@@ -107,20 +107,27 @@ NUMBER_FIRST: dict[str, Callable[..., Any]] = {
     "mul": lambda number, other: other * number,
     "div": lambda number, other: other.reciprocal() * number,
 }
+
+
+def _conj(x: Any) -> Any:
+    """What a gradient is multiplied with: of a complex derivative the conjugate."""
+    return x.conj() if isinstance(x, Tensor) and x.is_complex() else x.conjugate() if isinstance(x, complex) else x
+
+
 # The derivatives of pointwise operators that PyTorch writes with plain ones.
 _DERIVATIVES: dict[str, Callable[..., Any]] = {
-    "add_grad1": lambda grad, alpha: grad * alpha,
-    "sub_grad1": lambda grad, alpha: -grad if alpha == 1 else grad * -alpha,
+    "add_grad1": lambda grad, alpha: grad * _conj(alpha),
+    "sub_grad1": lambda grad, alpha: -grad if alpha == 1 else grad * -_conj(alpha),
     "neg_grad0": lambda grad: -grad,
-    "mul_grad0": lambda grad, other: grad * other,
-    "mul_grad1": lambda grad, input: grad * input,
-    "div_grad0": lambda grad, other: grad / other,
-    "div_grad1": lambda grad, input, other: -grad * ((input / other) / other),
-    "exp_grad0": lambda grad, result: grad * result,
-    "sqrt_grad0": lambda grad, result: grad / (2 * result),
-    "log_grad0": lambda grad, input: grad / input,
-    "sin_grad0": lambda grad, input: grad * input.cos(),
-    "cos_grad0": lambda grad, input: grad * -input.sin(),
+    "mul_grad0": lambda grad, other: grad * _conj(other),
+    "mul_grad1": lambda grad, input: grad * _conj(input),
+    "div_grad0": lambda grad, other: grad / _conj(other),
+    "div_grad1": lambda grad, input, other: -grad * _conj((input / other) / other),
+    "exp_grad0": lambda grad, result: grad * _conj(result),
+    "sqrt_grad0": lambda grad, result: grad / (2 * _conj(result)),
+    "log_grad0": lambda grad, input: grad / _conj(input),
+    "sin_grad0": lambda grad, input: grad * _conj(input.cos()),
+    "cos_grad0": lambda grad, input: grad * -_conj(input.sin()),
 }
 
 

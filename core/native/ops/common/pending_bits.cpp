@@ -15,10 +15,23 @@
 namespace ts {
 namespace {
 
+// Whether a mode or a class sees what is below: it has to see where plain values come from, too.
+bool is_seen(KeySet rest) { return rest & key_bit(key::Python); }
+
+// An operator of two tensors, or of one and a format, for the keys that are left.
+Tensor call_below(const Operator& op, const Tensor& self, const Value& other, KeySet rest) {
+  std::vector<Value> args{self, other};
+  for (size_t k = args.size(); k < op.schema->args.size(); ++k) args.push_back(op.schema->args[k].default_value);
+  Results results;
+  Frame inner{args.data(), results.data(), static_cast<int32_t>(args.size()), 1};
+  redispatch(op, inner, rest);
+  return results.data()[0].as_tensor();
+}
+
 // The arguments of a call as its kernel is to get them.
 class PlainCall {
 public:
-  PlainCall(const Operator& op, const Frame& f) : op_(op), values_(f.args, f.args + f.nargs) {
+  PlainCall(const Operator& op, const Frame& f, KeySet rest) : op_(op), rest_(rest), values_(f.args, f.args + f.nargs) {
     for (size_t k = 0; k < values_.size(); ++k) {
       if (op.keeps_bits >> k & 1) continue;
       bool written = op.schema->args[k].type.mutated;
@@ -30,9 +43,9 @@ public:
     }
   }
 
-  void run(Frame& f, KeySet rest) {
+  void run(Frame& f) {
     Frame inner{values_.data(), f.rets, f.nargs, f.nrets};
-    redispatch(op_, inner, rest);
+    redispatch(op_, inner, rest_);
     for (const Copy& c : copies_)
       if (c.written) bring_back(c);
     for (int32_t k = 0; k < f.nrets; ++k) give_originals(f, k);
@@ -47,10 +60,15 @@ private:
   // An operator that is differentiated through its parts reads the values by a step that is recorded.
   bool records(const Tensor& t) const { return op_.traced() && is_recorded(t); }
 
+  Tensor values_of(const Tensor& t) const {
+    if (records(t)) return ops::clone(t);
+    return is_seen(rest_) ? call_below(ops::clone.get(), t, Value(), rest_) : materialized(t);
+  }
+
   const Tensor& plain(const Tensor& t, bool written) {
     auto known = std::ranges::find_if(copies_, [&](const Copy& c) { return c.original.is(t); });
     if (known == copies_.end()) {
-      copies_.push_back({t, records(t) ? ops::clone(t) : materialized(t), written});
+      copies_.push_back({t, values_of(t), written});
       return copies_.back().values;
     }
     known->written |= written;
@@ -71,7 +89,10 @@ private:
       return;
     }
     resize_output(c.original, c.values.sizes(), op_.name().c_str(), true); // out= may have been of another size
-    if (c.original.numel()) write_values(c.original, c.values);
+    if (is_seen(rest_))
+      call_below(ops::copy_.get(), c.original, c.values, rest_);
+    else if (c.original.numel())
+      write_values(c.original, c.values);
   }
 
   // What the operator returns is what it was given.
@@ -94,6 +115,7 @@ private:
   }
 
   const Operator& op_;
+  KeySet rest_;
   std::vector<Value> values_;
   std::deque<Copy> copies_; // values_ point into these
   std::deque<std::vector<Tensor>> lists_;
@@ -102,7 +124,7 @@ private:
 void run_plain(void*, const Operator& op, Frame& f, KeySet keys) {
   KeySet rest = keys & below(key::Conjugate);
   if (op.keeps_bits == ~uint64_t{0}) return redispatch(op, f, rest);
-  PlainCall(op, f).run(f, rest);
+  PlainCall(op, f, rest).run(f);
 }
 
 void copy_plainly(const Operator& op, const Frame& f, const Tensor& to, const Tensor& from, KeySet rest) {
@@ -117,6 +139,7 @@ void copy_pending(void*, const Operator& op, Frame& f, KeySet keys) {
   KeySet rest = keys & below(key::Conjugate);
   const Tensor &self = f.args[0].as_tensor(), &src = f.args[1].as_tensor();
   if (self.is(src)) return f.give(0, self);
+  if (is_seen(rest)) return redispatch(op, f, rest);
   bool same_bits = self.pending() == src.pending() && self.dtype() == src.dtype();
   if (same_bits || !self.pending()) {
     copy_plainly(op, f, physical(self), same_bits ? physical(src) : materialized(src), rest);
@@ -132,7 +155,8 @@ void copy_pending(void*, const Operator& op, Frame& f, KeySet keys) {
 }
 
 // A copy is where a pending conjugation or negation is carried out, laid out as the operator says.
-void clone_pending(void*, const Operator& op, Frame& f, KeySet) {
+void clone_pending(void*, const Operator& op, Frame& f, KeySet keys) {
+  if (KeySet rest = keys & below(key::Conjugate); is_seen(rest)) return redispatch(op, f, rest);
   const Tensor& self = f.args[0].as_tensor();
   op.rule(op, f);
   if (allocate_results(op, f)) read_values(self, f.rets[0].as_tensor());
