@@ -374,7 +374,6 @@ class Tensor:
     H: Tensor
     mH: Tensor
     _version: _int
-    _cdata: _int
     _base: Tensor | None
     __hash__: Any
     def __new__(cls, *args: Any, **kwargs: Any) -> Self: ...
