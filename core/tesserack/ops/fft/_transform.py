@@ -189,9 +189,14 @@ def _direct(map: Map, array: Any) -> Any:
     return getattr(lib, f"{name}n")(array, map.sizes, map.dims, norm=norm, **threads)
 
 
+def _is_answered_for(x: Tensor) -> bool:
+    # Of plain tensors no address is asked, which would end a compiled graph.
+    return type(x) is not ts.Tensor and not isinstance(x, ts.nn.Parameter) and has_no_memory(x)
+
+
 def _compute(map: Map, x: Tensor) -> Tensor:
     # Who looks on, writes down, or answers for the tensor, sees one operator.
-    if stack() or _native._is_tracing() or has_no_memory(x):
+    if stack() or _native._is_tracing() or _is_answered_for(x):
         found: Tensor = operator()(x, *map)
         return found
     return _computed(map, x)
