@@ -89,6 +89,21 @@ def test_random_programs_have_the_gradients_of_eager(writes: bool, draws: bool) 
     assert planned
 
 
+def test_a_row_turned_into_a_column_keeps_the_strides_of_eager() -> None:
+    def program(x: ts.Tensor) -> list[ts.Tensor]:
+        y = x * 1.5
+        return [y.reshape(-1, 5).transpose(0, -1).detach(), (y * y).sum()]
+
+    given = ts.ones(5).requires_grad_() * 2
+    recorded, _ = record(program, given)
+    runner = _native._GraphRunner(recorded.outer_level())
+    for _ in range(5):
+        column, loss = runner.run([ts.ones(5).requires_grad_() * 2])
+        assert (column.stride(), loss.stride()) == ((1, 5), ())
+        loss.backward()
+    assert {plan["half"] for plan in runner.plans()} == {"forward", "backward"}
+
+
 DRAWING: dict[str, Any] = {
     "dropout": lambda x: F.dropout(x, 0.4),
     "dropout1d": lambda x: F.dropout1d(x.flatten(2), 0.4),

@@ -106,6 +106,7 @@ bool Recorder::note_geometry(Seen& s, const TensorImpl& t) const {
   s.dtype = t.dtype;
   s.sizes = Dims(t.sizes());
   s.strides = Dims(t.strides());
+  s.row_major = same(s.strides, contiguous_strides(s.sizes));
   s.keys = t.keys;
   s.flags = t.flags;
   Place at;

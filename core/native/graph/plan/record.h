@@ -50,9 +50,10 @@ struct Work {
 // A tensor that a node gave.
 struct Seen {
   bool defined = false;
-  bool plain = false; // nothing but new memory with a geometry
-  Id same_as = kNone; // the argument that was given back
-  Id base = kNone;    // the value that it is a view of
+  bool plain = false;     // nothing but new memory with a geometry
+  bool row_major = false; // with the strides of a new tensor: a dim of one may have others and be contiguous
+  Id same_as = kNone;     // the argument that was given back
+  Id base = kNone;        // the value that it is a view of
   Id buffer = kNone;
   int64_t offset = 0;
   DType dtype = DType::Undefined;

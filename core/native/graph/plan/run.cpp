@@ -125,8 +125,7 @@ Tensor Plan::make_tensor(Id v, const PlanRun& run) const {
     view->flags = static_cast<uint8_t>((view->flags & ~kOfViews) | (s.flags & kOfViews));
     return view;
   }
-  Tensor t = (s.flags & TensorImpl::kContiguous) ? outline(s.sizes, s.dtype, device_)
-                                                 : outline_strided(s.sizes, s.strides, s.dtype, device_);
+  Tensor t = s.row_major ? outline(s.sizes, s.dtype, device_) : outline_strided(s.sizes, s.strides, s.dtype, device_);
   if (s.buffer == kNone) {
     give_memory(*t.impl()); // without elements
     return t;
