@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import gc
 import os
+from typing import Any
 
 import pytest
 import tesserack as ts
 from tesserack.jit._compile.compiled import config
+from tesserack.jit._compile.state import Tokens
 
 from tests.fx.stale import closely, containers, functions, modules, objects, settings, values  # noqa: F401  # they fill CASES
 from tests.fx.stale.cases import CASES
@@ -96,3 +98,21 @@ def test_a_run_is_seen_whole_where_garbage_is_collected_at_any_time(gear):
             gc.set_threshold(*before)
         held["n"] = 7.0
         assert ts.equal(compiled(X), function(X)), threshold
+
+
+def test_a_dict_may_grow_while_it_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As caches of the library do, that what looks at them fills."""
+    table = {f"k{n}": [n] for n in range(4)}
+    of = Tokens.of
+
+    def growing(self: Tokens, value: Any) -> Any:
+        if len(table) < 6 and any(value is item for item in list(table.values())):
+            table[f"more{len(table)}"] = [0]
+        return of(self, value)
+
+    monkeypatch.setattr(Tokens, "of", growing)
+    compiled = ts.compile(lambda x: x * table["k1"][0] + len(table))
+    for _ in range(4):
+        assert compiled(ts.ones(2)).tolist() == [1 + len(table)] * 2
+    table["k1"] = [3]
+    assert compiled(ts.ones(2)).tolist() == [3 + len(table)] * 2

@@ -7,6 +7,7 @@ from __future__ import annotations
 import enum
 import functools
 import gc
+import linecache
 import sys
 import types
 from collections import OrderedDict, namedtuple
@@ -162,7 +163,7 @@ class Tokens:
         return (
             Registry,
             id(value),
-            tuple([(key if type(key) is str else of(key), of(item)) for key, item in value.items()]),
+            tuple([(key if type(key) is str else of(key), of(item)) for key, item in list(value.items())]),
         )
 
     def _empty(self, kind: type, value: Any) -> Any:
@@ -215,7 +216,7 @@ class Tokens:
         if type(x) not in TENSORS or x.layout is not ts.strided:
             raise NotProved(f"a tensor of class {type(x).__name__} and layout {x.layout} is used")
         own = getattr(x, "__dict__", None)
-        attributes = tuple((name, self.of(item)) for name, item in own.items()) if own else None
+        attributes = tuple((name, self.of(item)) for name, item in list(own.items())) if own else None
         if identity:
             self._same(x)
             self.tensors[id(x)] = x
@@ -242,14 +243,16 @@ class Tokens:
         if isinstance(value, enum.Enum):
             return self._member_of_enum(value)
         if isinstance(value, dict):
+            if value is linecache.cache:  # which the library fills as it likes, also while this looks at it
+                return ("lines of source", self._same(value))
             self.watch("dict", value)
             of = self.of
-            pairs = tuple([(key if type(key) is str else of(key), of(item)) for key, item in value.items()])
+            pairs = tuple([(key if type(key) is str else of(key), of(item)) for key, item in list(value.items())])
             return (type(value), id(value), pairs, self._of_subclass(value))
         if isinstance(value, (list, tuple, set, frozenset)):
             if not isinstance(value, (tuple, frozenset)):
                 self.watch("sequence", value)
-            items = tuple(self.of(item) for item in value)
+            items = tuple([self.of(item) for item in list(value)])
             own = id(value) if isinstance(value, (list, set)) else None
             return (type(value).__name__, own, items, self._of_subclass(value))
         if isinstance(value, (property, classmethod, staticmethod)):
@@ -286,7 +289,7 @@ class Tokens:
         self._class(type(value))
         self.watch("attributes", value)
         own = tuple(
-            (name, self.of(item)) for name, item in vars(value).items() if name not in ("__objclass__", "_name_")
+            (name, self.of(item)) for name, item in list(vars(value).items()) if name not in ("__objclass__", "_name_")
         )
         return ("enum", id(value), own)
 
@@ -320,7 +323,7 @@ class Tokens:
                     if kind in _CONTAINERS and not item
                     else of(item),
                 )
-                for name, item in found.items()
+                for name, item in list(found.items())
                 if name not in _PRIVATE
             ]
         )
@@ -362,7 +365,7 @@ class Tokens:
         return tuple(
             self._members_of_ours(base)
             if base in self._ours or is_ours(base)
-            else tuple((name, self._member(name in read, value)) for name, value in vars(base).items())
+            else tuple((name, self._member(name in read, value)) for name, value in list(vars(base).items()))
             for base in cls.__mro__
             if base.__flags__ & (1 << 9)
         )
