@@ -8,7 +8,7 @@ import keyword
 import re
 from typing import Any
 
-__all__ = ["of_operator"]
+__all__ = ["keyword_defaults", "of_operator"]
 
 _WORDS = re.compile(rf"\b({'|'.join(word for word in keyword.kwlist if word.islower())})\b(?=[=,)])")
 
@@ -38,6 +38,17 @@ def of_operator(operator: Any) -> inspect.Signature:
     if arguments.kwarg:
         parameters.append(inspect.Parameter("kwargs", inspect.Parameter.VAR_KEYWORD))
     return inspect.Signature(parameters)
+
+
+def keyword_defaults(operator: Any) -> dict[str, Any] | None:
+    """What a function written in Python has as ``__kwdefaults__``, None without any.
+
+    >>> import tesserack as ts
+    >>> keyword_defaults(ts.meshgrid)
+    {'indexing': None}
+    """
+    named = (p for p in of_operator(operator).parameters.values() if p.kind is p.KEYWORD_ONLY)
+    return {p.name: p.default for p in named if p.default is not p.empty} or None
 
 
 def _value(node: ast.expr) -> Any:

@@ -10,6 +10,7 @@ namespace {
 struct OperatorObject {
   PyObject_HEAD vectorcallfunc call;
   Plan* plan; // owned
+  PyObject* attributes;
 };
 
 const Plan& plan_of(PyObject* o) { return *reinterpret_cast<OperatorObject*>(o)->plan; }
@@ -32,7 +33,9 @@ PyObject* vectorcall(PyObject* self, PyObject* const* args, size_t nargsf, PyObj
 }
 
 void operator_object_dealloc(PyObject* self) {
-  delete reinterpret_cast<OperatorObject*>(self)->plan;
+  auto* o = reinterpret_cast<OperatorObject*>(self);
+  delete o->plan;
+  Py_XDECREF(o->attributes);
   PyObject_Free(self);
 }
 
@@ -94,6 +97,10 @@ PyObject* get_signature(PyObject* self, void*) {
   PyRef helper = PyRef::steal(PyImport_ImportModule("tesserack.ops.signatures"));
   return helper ? PyObject_CallMethod(helper.get(), "of_operator", "O", self) : nullptr;
 }
+PyObject* get_kwdefaults(PyObject* self, void*) {
+  PyRef helper = PyRef::steal(PyImport_ImportModule("tesserack.ops.signatures"));
+  return helper ? PyObject_CallMethod(helper.get(), "keyword_defaults", "O", self) : nullptr;
+}
 // Overloads as written: for tools that generate stubs and documentation.
 PyObject* get_schemas(PyObject* self, void*) {
   return guarded([&] {
@@ -119,12 +126,14 @@ PyObject* reduce(PyObject* self, PyObject*) {
 }
 
 PyGetSetDef g_operator_object_properties[] = {
+    {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, nullptr, nullptr},
     {"__name__", get_name, nullptr, nullptr, nullptr},
     {"__qualname__", get_qualname, nullptr, nullptr, nullptr},
     {"__module__", get_module, nullptr, nullptr, nullptr},
     {"__doc__", get_doc, nullptr, nullptr, nullptr},
     {"__text_signature__", get_text_signature, nullptr, nullptr, nullptr},
     {"__signature__", get_signature, nullptr, nullptr, nullptr},
+    {"__kwdefaults__", get_kwdefaults, nullptr, nullptr, nullptr},
     {"schemas", get_schemas, nullptr, "The schemas of all overloads.", nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr},
 };
@@ -142,6 +151,8 @@ PyTypeObject make_type(const char* name, bool method) {
   if (method) {
     t.tp_flags |= Py_TPFLAGS_METHOD_DESCRIPTOR;
     t.tp_descr_get = bind_method;
+  } else {
+    t.tp_dictoffset = offsetof(OperatorObject, attributes); // as functions, which people give initializers and such
   }
   return t;
 }
@@ -157,6 +168,7 @@ PyObject* operator_object(const std::string& name, const std::vector<const Opera
   if (!o) throw_python();
   o->call = vectorcall;
   o->plan = plan.release();
+  o->attributes = nullptr;
   return reinterpret_cast<PyObject*>(o);
 }
 
