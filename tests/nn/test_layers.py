@@ -445,3 +445,25 @@ def test_instance_norm_tells_of_other_channels():
         nn.InstanceNorm1d(3)(ts.rand(4, 5))
     with pytest.raises(ValueError, match="expected 3 channels"):
         nn.InstanceNorm1d(3, affine=True)(ts.rand(2, 4, 5))
+
+
+@pytest.mark.parametrize(
+    ("make", "shape"),
+    [
+        (lambda n: nn.Conv1d(2, 2, n(3), stride=n(2), padding=n(1), dilation=n(1), groups=n(2)), (1, 2, 16)),
+        (lambda n: nn.Conv2d(2, 2, n(3), stride=n(2), padding=n(1)), (1, 2, 8, 8)),
+        (lambda n: nn.ConvTranspose1d(2, 2, n(3), stride=n(2), padding=n(1), output_padding=n(1)), (1, 2, 8)),
+        (lambda n: nn.AvgPool1d(n(4), stride=n(2), padding=n(1)), (1, 2, 16)),
+        (lambda n: nn.MaxPool3d(n(2), stride=n(2)), (1, 2, 4, 4, 4)),
+        (lambda n: nn.LPPool2d(2, n(2)), (1, 2, 8, 8)),
+        (lambda n: nn.ReflectionPad1d(n(2)), (1, 2, 8)),
+        (lambda n: nn.AdaptiveAvgPool2d(n(2)), (1, 2, 8, 8)),
+        (lambda n: nn.LayerNorm(n(8)), (1, 2, 8)),
+    ],
+)
+def test_sizes_may_be_numbers_of_numpy(make, shape, device):
+    """As those are that come out of what a model's sizes are computed with."""
+    plain, counted = make(int).to(device), make(np.int64).to(device)
+    counted.load_state_dict(plain.state_dict())
+    x = ts.randn(*shape, device=device)
+    assert ts.equal(plain(x), counted(x))

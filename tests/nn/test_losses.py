@@ -159,3 +159,10 @@ def test_a_triplet_is_of_one_number_of_dims(device):
     for triplet in ((one, many, many), (many, one, many), (many, many, one)):
         with pytest.raises(RuntimeError, match="same dimension"):
             F.triplet_margin_loss(*triplet)
+
+
+@pytest.mark.parametrize("dtype", [ts.int32, ts.uint8, ts.float32])
+def test_ctc_loss_takes_targets_of_any_dtype(dtype, device):
+    x = ts.randn(10, 2, 5, device=device).log_softmax(-1)
+    targets, lengths = ts.tensor([[1, 2, 3], [4, 1, 0]], device=device), (ts.tensor([10, 9]), ts.tensor([3, 2]))
+    assert ts.equal(F.ctc_loss(x, targets.to(dtype), *lengths), F.ctc_loss(x, targets, *lengths))

@@ -218,3 +218,13 @@ def test_out_says_dtype_and_device(device):
         ts.ones(3, dtype=ts.float32, out=made)
     with pytest.raises(RuntimeError, match="automatic differentiation"):
         ts.ones(3, out=ts.zeros(3, requires_grad=True))
+
+
+@pytest.mark.parametrize("make", [ts.linspace, ts.logspace])
+def test_ends_may_be_tensors_that_ask_for_gradients(make: Any, device: str) -> None:
+    low, high = (ts.tensor(x, device=device, requires_grad=True) for x in (0.5, 2.0))
+    for ends in ((low, high), (low, 2), (0.5, high)):
+        spaced = make(*ends, 5, device=device)
+        assert not spaced.requires_grad and ts.equal(spaced, make(0.5, 2, 5, device=device))
+    with pytest.raises(RuntimeError, match="0-dimensional"):
+        make(low.unsqueeze(0), 2, 5)

@@ -74,8 +74,8 @@ def _padded_targets(log_probs: Tensor, targets: Tensor, lengths: list[int], size
         raise RuntimeError(f"ctc_loss: expected {batch} input and target lengths, got {len(lengths)} and {len(sizes)}")
     if min(lengths, default=0) < 0 or max(lengths, default=0) > steps:
         raise RuntimeError(f"ctc_loss: expected input_lengths of at most {steps}, got {lengths}")
-    if targets.dtype not in (ts.int32, ts.int64) or min(sizes, default=0) < 0:
-        raise RuntimeError(f"ctc_loss: expected int targets of non-negative lengths, got {targets.dtype} and {sizes}")
+    if targets.is_complex() or min(sizes, default=0) < 0:
+        raise RuntimeError(f"ctc_loss: expected real targets of non-negative lengths, got {targets.dtype} and {sizes}")
     longest = max(sizes, default=0)
     rows = ts.zeros((batch, longest), dtype=ts.int64, device="cpu")
     values = targets.cpu()

@@ -110,7 +110,7 @@ def max_pool3d_with_indices(
     name = "max_pool3d"
     _check_rank(name, input, 3)
     kernel, pad, gaps = to_tuple(kernel_size, 3), to_tuple(padding, 3), to_tuple(dilation, 3)
-    step = kernel if stride is None or stride == () else to_tuple(stride, 3)
+    step = kernel if stride is None else to_tuple(stride, 3) or kernel
     _check_options(name, kernel, step, pad)
     counts = [
         _count(size, k, s, p, d, ceil_mode, name)
@@ -419,7 +419,7 @@ def avg_pool3d(
     if divisor_override == 0:
         raise RuntimeError(f"{name}: divisor must be not zero")
     kernel, pad = to_tuple(kernel_size, 3), to_tuple(padding, 3)
-    step = kernel if stride is None or stride == () else to_tuple(stride, 3)
+    step = kernel if stride is None else to_tuple(stride, 3) or kernel
     _check_options(name, kernel, step, pad)
     if not input.is_floating_point():  # integers are divided as integers, as in PyTorch
         windows, counts = [], []

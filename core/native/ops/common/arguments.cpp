@@ -104,11 +104,13 @@ void check_not_meta(const Tensor& t, const char* op) {
                 ": needs the values of a meta tensor, which has none; make the tensor on a real device");
 }
 
-int64_t host_number(const Tensor& t) {
+Scalar scalar_in(const Tensor& t) {
   static const Op item("_local_scalar_dense");
   Results results;
   item.invoke(results, t);
-  return results[0].as_scalar().to_int();
+  return results[0].as_scalar();
 }
+
+int64_t host_number(const Tensor& t) { return scalar_in(t).to_int(); }
 
 } // namespace ts

@@ -20,6 +20,7 @@ void check_same_device(const Tensor& a, const Tensor& b, const char* op);
 void check_index_dtype(const Tensor& index, const char* op); // int32 or int64
 void check_long_index(const Tensor& index, const char* op);  // int64
 // The number in a tensor of one element, by item(), which recorders see. Waits for the device.
+Scalar scalar_in(const Tensor& t);
 int64_t host_number(const Tensor& t);
 // Refuses what needs element values of a tensor that has none.
 void check_not_meta(const Tensor& t, const char* op);

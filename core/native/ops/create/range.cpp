@@ -201,6 +201,25 @@ void triangle_indices(const Tensor& out, int64_t row, int64_t col, int64_t offse
   raw_copy(out, ops::transpose(ops::nonzero(kept), 0, 1));
 }
 
+Scalar number_at_end(Scalar s, const char*) { return s; }
+Scalar number_at_end(const Tensor& t, const char* op) {
+  TS_CHECK(t.ndim() == 0, op, " only supports 0-dimensional start and end tensors, got one of shape ", t.sizes());
+  return scalar_in(t);
+}
+
+template <class T> using End = std::conditional_t<std::is_same_v<T, Tensor>, const Tensor&, T>;
+
+template <class A, class B>
+Tensor linspace_between(End<A> start, End<B> end, int64_t steps, DType dtype, Device device, bool) {
+  static const Op linspace("linspace");
+  return linspace(number_at_end(start, "linspace"), number_at_end(end, "linspace"), steps, dtype, device, false);
+}
+template <class A, class B>
+Tensor logspace_between(End<A> start, End<B> end, int64_t steps, double base, DType dtype, Device device, bool) {
+  static const Op logspace("logspace");
+  return logspace(number_at_end(start, "logspace"), number_at_end(end, "logspace"), steps, base, dtype, device, false);
+}
+
 #define OPTIONS "*, ScalarType? dtype=None, Device? device=None, bool requires_grad=False"
 
 } // namespace
@@ -236,6 +255,30 @@ TS_OPERATORS(range) {
       .function_only()
       .out()
       .doc("base to the power of `steps` evenly spaced exponents from start to end, both included.");
+  def("linspace.Tensor_Tensor(Tensor start, Tensor end, int steps, " OPTIONS ") -> Tensor")
+      .body<linspace_between<Tensor, Tensor>>()
+      .function_only()
+      .doc("Between the numbers in two 0-d tensors, to which no gradient flows.");
+  def("linspace.Tensor_Scalar(Tensor start, Scalar end, int steps, " OPTIONS ") -> Tensor")
+      .body<linspace_between<Tensor, Scalar>>()
+      .function_only()
+      .doc("From the number in a 0-d tensor, to which no gradient flows.");
+  def("linspace.Scalar_Tensor(Scalar start, Tensor end, int steps, " OPTIONS ") -> Tensor")
+      .body<linspace_between<Scalar, Tensor>>()
+      .function_only()
+      .doc("To the number in a 0-d tensor, to which no gradient flows.");
+  def("logspace.Tensor_Tensor(Tensor start, Tensor end, int steps, float base=10.0, " OPTIONS ") -> Tensor")
+      .body<logspace_between<Tensor, Tensor>>()
+      .function_only()
+      .doc("Between exponents in two 0-d tensors, to which no gradient flows.");
+  def("logspace.Tensor_Scalar(Tensor start, Scalar end, int steps, float base=10.0, " OPTIONS ") -> Tensor")
+      .body<logspace_between<Tensor, Scalar>>()
+      .function_only()
+      .doc("From the exponent in a 0-d tensor, to which no gradient flows.");
+  def("logspace.Scalar_Tensor(Scalar start, Tensor end, int steps, float base=10.0, " OPTIONS ") -> Tensor")
+      .body<logspace_between<Scalar, Tensor>>()
+      .function_only()
+      .doc("To the exponent in a 0-d tensor, to which no gradient flows.");
   def("tril(Tensor self, int diagonal=0) -> Tensor")
       .facts("stored:complex32")
       .rule<triangle_rule<false>>()
