@@ -347,3 +347,18 @@ def test_extremes_of_rows_without_finite_elements() -> None:
     assert rows.amax(dim=1).tolist() == [-math.inf, 3.0]
     assert rows.argmax(dim=1).tolist() == [0, 2]
     assert (-rows).amin(dim=1).tolist() == [math.inf, -3.0]
+
+
+@pytest.mark.parametrize("layout", [ts.jagged, ts.strided])
+def test_compiled_functions_may_make_and_take_them(layout: ts.layout) -> None:
+    layer = ts.nn.Linear(3, 3)
+
+    def made(rows: list[ts.Tensor]) -> ts.Tensor:
+        return layer(nested_tensor(rows, layout=layout)).to_padded_tensor(0.0)
+
+    rows, taken = [ts.ones(2, 3), ts.ones(4, 3)], ts.compile(lambda n: (n * 2).to_padded_tensor(0.0))
+    compiled = ts.compile(made)
+    for turn in range(4):
+        rows = [row + turn for row in rows]
+        assert ts.equal(compiled(rows), made(rows))
+        assert ts.equal(taken(nested_tensor(rows, layout=layout)), nested_tensor(rows).to_padded_tensor(0.0) * 2)

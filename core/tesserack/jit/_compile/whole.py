@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from tesserack import Tensor, _native
+from tesserack._tensor.subclass import no_override
 from tesserack.autograd import _whole
 from tesserack.jit._compile.code import lines_of
 from tesserack.jit._compile.errors import NotProved
@@ -145,6 +146,15 @@ class WholeCall:
         return ", ".join([*values, *(f"{dtype} {tuple(shape)}" for shape, _, dtype, _ in like)]) or "None"
 
 
+_PASSED_ON = getattr(Tensor, "__torch_function__").__func__  # noqa: B009
+
+
+def _sees_calls(cls: type[Tensor]) -> bool:
+    """Whether a class of tensors decides itself what functions do with it, as nested ones do."""
+    own = getattr(cls, "__torch_function__", no_override)
+    return own is not no_override and getattr(own, "__func__", own) is not _PASSED_ON
+
+
 def _likeness(x: Tensor) -> Any:
     return (x.shape, x.stride() if x.layout is _native.strided else None, x.dtype, x.requires_grad)
 
@@ -229,7 +239,12 @@ class WholeCalls:
         line = watch.line()
         watch.inside = True
         try:
-            self.calls.append(call := WholeCall(function, args, kwargs, computes, line))
+            call = WholeCall(function, args, kwargs, computes, line)
+            other = next((t for t in call.tensors if _sees_calls(type(t))), None)
+            if other is not None:  # which a call written down would be shown to
+                watch.refuse(f"{line} calls {call.__name__} with a {type(other).__name__}")
+                return NotImplemented
+            self.calls.append(call)
             return self.put(call)
         finally:
             watch.inside = False
