@@ -12,6 +12,7 @@ __all__ = ["ALIASES", "find", "home"]
 
 _LAYERS = "tesserack.nn.modules"
 _TUPLES = "tesserack.compat.shims.nn.modules.utils"
+_HELPERS = "tesserack.compat.shims._private_helpers"
 
 # Classes of layers that are made to be quantized.
 _FUSED = (
@@ -138,6 +139,32 @@ ALIASES = {
         for module in ("torch.nn.functional", *(f"torch.nn.modules.{m}" for m in ("conv", "padding", "pooling")))
         for name in ("_list_with_default", "_ntuple", "_pair", "_quadruple", "_single", "_triple")
     },
+    "torch._prims_common.is_contiguous_or_false": f"{_HELPERS}:is_contiguous_or_false",
+    "torch._subclasses.fake_tensor.is_fake": f"{_HELPERS}:is_fake",
+    "torch._tensor._rebuild_from_type_v2": f"{_HELPERS}:rebuild_from_type_v2",
+    "torch._tensor_str.PRINT_OPTS": "tesserack._tensor.printing:_options",
+    "torch._tensor_str._str_intern": "tesserack._tensor.printing:tensor_repr",
+    "torch._tensor_str.printoptions": f"{_HELPERS}:printoptions",
+    "torch.amp.autocast_mode._cast": "tesserack.amp._autocast:_cast",
+    "torch.autograd._is_checkpoint_valid": f"{_HELPERS}:is_checkpoint_valid",
+    "torch.cuda.amp.autocast_mode._cast": "tesserack.amp._autocast:_cast",
+    "torch.distributed.utils._sync_module_states": f"{_HELPERS}:sync_module_states",
+    "torch.distributions.transforms._clipped_sigmoid": f"{_HELPERS}:clipped_sigmoid",
+    "torch.fx.graph_module._USER_PRESERVED_ATTRIBUTES_KEY": f"{_HELPERS}:PRESERVED_ATTRIBUTES",
+    "torch.hub.tqdm": "tqdm:tqdm",
+    "torch.jit._unwrap_optional": f"{_HELPERS}:unwrap_optional",
+    "torch.nn.modules.module._EXTRA_STATE_KEY_SUFFIX": f"{_HELPERS}:EXTRA_STATE_SUFFIX",
+    "torch.optim.lr_scheduler._enable_get_lr_call": f"{_HELPERS}:enable_get_lr_call",
+    "torch.profiler.profiler._default_schedule_fn": f"{_HELPERS}:default_schedule_fn",
+    "torch.serialization.default_restore_location": f"{_HELPERS}:default_restore_location",
+    "torch.serialization.location_tag": f"{_HELPERS}:location_tag",
+    **{
+        f"torch.utils._pytree._{name}": f"{_HELPERS}:{name}"
+        for name in ("dict_flatten", "dict_flatten_with_keys", "dict_unflatten")
+    },
+    "torch.utils.data._utils.collate.collate_tensor_fn": "tesserack.utils.data.collate:_collate_tensors",
+    "torch.utils.data._utils.collate.np_str_obj_array_pattern": f"{_HELPERS}:NUMPY_TEXT_OR_OBJECT",
+    "torch.utils.data._utils.worker._worker_info": "tesserack.utils.data.worker_info:_local.info",
     **{
         f"torch.utils.data._utils.collate.{name}": f"tesserack.utils.data.collate:{name}"
         for name in ("collate", "default_collate", "default_collate_fn_map", "default_convert")

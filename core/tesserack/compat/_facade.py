@@ -5,6 +5,7 @@ path in ``tesserack``, then the packages above it, where the name is one that Py
 """
 
 from __future__ import annotations
+import __future__
 
 import importlib
 import importlib.machinery
@@ -154,9 +155,11 @@ class Facade(ModuleType):
         """The value of a name; ``AttributeError`` if no target has it."""
         for module in self._tesserack_load():
             try:
-                return getattr(module, name)
+                value = getattr(module, name)
             except AttributeError:
                 continue
+            if not isinstance(value, __future__._Feature) or self.__name__ == "torch.__future__":
+                return value  # else a switch of the file's, as torch.jit's "annotations", which is a module
         full = f"{self.__name__}.{name}"
         if _target_names(full) or full in _facades:
             return get(full)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+from typing import Any
+
 from tesserack.library import CustomOp, OpCheckError, custom_op, infer_schema, opcheck
 from tesserack.library.definitions import (
     Library,
@@ -38,4 +41,23 @@ __all__ = [
     "register_kernel",
     "register_torch_dispatch",
     "register_vmap",
+    "triton_op",
+    "wrap_triton",
 ]
+
+
+def triton_op(
+    name: str,
+    fn: Callable[..., Any] | None = None,
+    /,
+    *,
+    mutates_args: str | Iterable[str],
+    schema: str | None = None,
+) -> Any:
+    """An operator of a function that launches kernels of Triton: as :func:`custom_op`, since no graph looks inside."""
+    return custom_op(name, fn, mutates_args=mutates_args, schema=schema)
+
+
+def wrap_triton(triton_kernel: Any) -> Any:
+    """The kernel as it is: it is launched as ever within an operator."""
+    return triton_kernel

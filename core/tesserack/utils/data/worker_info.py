@@ -8,7 +8,12 @@ from typing import Any
 
 __all__ = ["WorkerInfo", "become", "get_worker_info", "numpy_seed"]
 
-_local = threading.local()
+
+class _Local(threading.local):
+    info: WorkerInfo | None = None
+
+
+_local = _Local()
 
 
 @dataclass(frozen=True)
@@ -27,7 +32,7 @@ def get_worker_info() -> WorkerInfo | None:
     >>> get_worker_info() is None
     True
     """
-    return getattr(_local, "info", None)
+    return _local.info
 
 
 def numpy_seed(base_seed: int, worker_id: int) -> list[int]:

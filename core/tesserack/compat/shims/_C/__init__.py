@@ -82,8 +82,18 @@ def _len_torch_function_stack() -> int:
     return len(_modes)
 
 
-def _get_tracing_state() -> None:
-    """None: nothing is traced."""
+class TracingState:
+    """That this thread runs within ``jit.trace``."""
+
+
+def _get_tracing_state() -> TracingState | None:
+    """A state within ``jit.trace``, None outside of it."""
+    return TracingState() if _native._is_tracing() else None
+
+
+def _is_tracing() -> bool:
+    """Whether this thread runs within ``jit.trace``."""
+    return bool(_native._is_tracing())
 
 
 def _log_api_usage_once(event: str) -> None:

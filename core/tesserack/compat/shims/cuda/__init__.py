@@ -137,6 +137,8 @@ _OF_THE_BACKEND = (
 
 
 def __getattr__(name: str) -> Any:
+    if name == "_initialized":
+        return _members["is_initialized"]()
     if name in _OF_THE_BACKEND:
         found = getattr(Card("cuda")._module(), name, None)
         if found is not None:

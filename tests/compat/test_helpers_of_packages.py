@@ -1,0 +1,105 @@
+"""Private helpers, and attributes of functions, that packages of models take while they are imported or run."""
+
+from __future__ import annotations
+
+HELPERS = """
+import io
+import torch
+from torch._subclasses.fake_tensor import is_fake
+from torch.cuda import _initialized
+from torch.jit.annotations import List
+from torch.optim.lr_scheduler import _enable_get_lr_call
+from torch.serialization import default_restore_location, location_tag
+from torch.utils.data._utils.collate import collate_tensor_fn, np_str_obj_array_pattern
+
+assert not _initialized and not torch.cuda._initialized and torch.jit.annotations.List is List
+keys, values = torch.utils._pytree._dict_flatten({"a": 1, "b": 2})[::-1]
+assert torch.utils._pytree._dict_unflatten(values, keys) == {"a": 1, "b": 2}
+pairs, _ = torch.utils._pytree._dict_flatten_with_keys({"a": 1})
+assert pairs[0][0].get({"a": 3}) == 3 and pairs[0][1] == 1
+x = torch.tensor([1.23456])
+assert not is_fake(x) and torch._prims_common.is_contiguous_or_false(x)
+with torch._tensor_str.printoptions(precision=2):
+    assert torch._tensor_str._str_intern(x) == "tensor([1.23])"
+assert repr(x) == "tensor([1.2346])" and torch._tensor_str.PRINT_OPTS.threshold == 1000
+file = io.BytesIO()
+torch.save(x, file)
+file.seek(0)
+assert torch.equal(torch.load(file, map_location=lambda s, _: default_restore_location(s, "cpu")), x)
+assert location_tag(x.storage()) == "cpu" and collate_tensor_fn([x, x]).shape == (2, 1)
+assert np_str_obj_array_pattern.search("<U3") and torch.utils.data._utils.worker._worker_info is None
+schedule = torch.optim.lr_scheduler.StepLR(torch.optim.SGD([x.requires_grad_()], 0.1), 1)
+with _enable_get_lr_call(schedule):
+    schedule.get_lr()
+assert torch.distributions.transforms._clipped_sigmoid(torch.tensor([-200.0, 200.0])).tolist() == [
+    torch.finfo(torch.float32).tiny, 1 - torch.finfo(torch.float32).eps
+]
+assert torch.jit._unwrap_optional(3) == 3 and torch.autograd._is_checkpoint_valid()
+assert torch.nn.modules.module._EXTRA_STATE_KEY_SUFFIX == "_extra_state"
+rebuilt = torch._tensor._rebuild_from_type_v2(lambda: x, torch.Tensor, (), {"tag": 1})
+assert rebuilt.tag == 1
+print("done")
+"""
+
+TRACING = """
+import torch
+
+def f(x):
+    seen.append((torch._C._get_tracing_state() is not None, torch._C._is_tracing()))
+    return x * 2
+
+seen = []
+f(torch.ones(2))
+torch.jit.trace(f, torch.ones(2), check_trace=False)
+print(seen)
+"""
+
+ATTRIBUTES = """
+import functools
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+for function in (F.relu, F.relu6, F.leaky_relu, F.sigmoid, F.tanh):
+    function.__default_init__ = nn.init.kaiming_uniform_
+    assert function.__default_init__ is nn.init.kaiming_uniform_
+    del function.__default_init__
+    assert not hasattr(function, "__default_init__")
+assert torch.meshgrid.__kwdefaults__ == {"indexing": None}
+
+@functools.wraps(F.sigmoid)
+def wrapped(x):
+    return F.sigmoid(x)
+
+print(wrapped.__name__, torch.sigmoid(torch.zeros(1)).item())
+"""
+
+TRITON = """
+import torch
+
+@torch.library.triton_op("tested::twice", mutates_args=())
+def twice(x: torch.Tensor) -> torch.Tensor:
+    return torch.library.wrap_triton(lambda x: x * 2)(x)
+
+@twice.register_fake
+def _(x):
+    return torch.empty_like(x)
+
+print(twice(torch.ones(2)).tolist(), torch.ops.tested.twice(torch.ones(2)).tolist())
+"""
+
+
+def test_helpers(program):
+    assert program.run(HELPERS) == ["done"]
+
+
+def test_whether_a_trace_is_under_way(program):
+    assert program.run(TRACING)[-1] == "[(False, False), (True, True)]"
+
+
+def test_functions_take_attributes(program):
+    assert program.run(ATTRIBUTES) == ["sigmoid 0.5"]
+
+
+def test_operators_of_triton(program):
+    assert program.run(TRITON) == ["[2.0, 2.0] [2.0, 2.0]"]
