@@ -14,36 +14,36 @@
 #include "math/trig_f32.h"
 #include "ops_float.h"
 #include "split_loop.h"
+#include "trig_loops.h"
 
 namespace tesserack::cpu {
 inline namespace TESSERACK_VARIANT {
 namespace {
 
-// The vector reduction is exact up to kTrigLimit; a tile with anything beyond goes through the C library.
-bool all_below(float limit, const float* a, int64_t n) {
-  int beyond = 0;
-  for (int64_t i = 0; i < n; ++i) beyond |= !(std::fabs(a[i]) < limit);
-  return beyond == 0;
-}
+// The vector reduction is exact up to kTrigLimit.
 template <auto Fast, auto Slow> int trig_loop(float* out, const float* a, const float*, const float*, int64_t n) {
-  if (all_below(kTrigLimit, a, n)) return unary_loop<float, Fast>(out, a, nullptr, nullptr, n);
-  for (int64_t i = 0; i < n; ++i) out[i] = Slow(a[i]);
+  trig_split<float, Fast, Slow>(out, a, n, kTrigLimit);
   return 0;
 }
 
 #ifdef TESSERACK_CPU_EXP_AVX512
+template <auto Short> void short_avx512(float* out, const float* a, int64_t n) { map_avx512<Short>(out, a, n); }
+
 template <auto Short, auto Fast, auto Slow>
 int trig_loop_avx512(float* out, const float* a, const float*, const float*, int64_t n) {
-  if (!all_below(kShortTrigLimit, a, n)) return trig_loop<Fast, Slow>(out, a, nullptr, nullptr, n);
-  map_avx512<Short>(out, a, n);
+  trig_split<float, short_avx512<Short>, Fast, Slow>(out, a, n, kShortTrigLimit, kTrigLimit);
   return 0;
 }
 #endif
 #if defined(__FMA__)
+template <auto Short> void short_loop(float* out, const float* a, int64_t n) {
+  unary_loop<float, Short>(out, a, nullptr, nullptr, n);
+}
+
 template <auto Short, auto Fast, auto Slow>
 int short_trig_loop(float* out, const float* a, const float*, const float*, int64_t n) {
-  if (!all_below(kShortTrigLimit, a, n)) return trig_loop<Fast, Slow>(out, a, nullptr, nullptr, n);
-  return unary_loop<float, Short>(out, a, nullptr, nullptr, n);
+  trig_split<float, short_loop<Short>, Fast, Slow>(out, a, n, kShortTrigLimit, kTrigLimit);
+  return 0;
 }
 #endif
 

@@ -8,18 +8,15 @@
 #include "math/trig_f64.h"
 #include "ops_float.h"
 #include "split_loop.h"
+#include "trig_loops.h"
 
 namespace tesserack::cpu {
 inline namespace TESSERACK_VARIANT {
 namespace {
 
 #if defined(__FMA__)
-// A tile with anything beyond the limit goes through the C library.
 template <auto Fast, auto Slow> int trig_loop(double* out, const double* a, const double*, const double*, int64_t n) {
-  int beyond = 0;
-  for (int64_t i = 0; i < n; ++i) beyond |= !(std::fabs(a[i]) < kTrigLimitF64);
-  if (beyond == 0) return unary_loop<double, Fast>(out, a, nullptr, nullptr, n);
-  for (int64_t i = 0; i < n; ++i) out[i] = Slow(a[i]);
+  trig_split<double, Fast, Slow>(out, a, n, kTrigLimitF64);
   return 0;
 }
 
