@@ -177,3 +177,39 @@ def test_collections_of_garbage_are_not_of_the_function(backend):
         gc.callbacks.remove(noted)
     assert len(backend.graphs) == 1 and not compiled._compiled.reasons
     assert {type(entry) for entry in seen} == {tuple, float}
+
+
+class OwnCall(nn.Module):
+    """As packages of graphs have it: the class fills arguments in before the module is called."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(*[nn.Sequential(nn.Linear(3, 3), nn.Tanh()) for _ in range(20)])
+        self.scale = 2.0
+
+    def __call__(self, x, index=None):
+        return super().__call__(x, ts.zeros(len(x)) if index is None else index) * self.scale
+
+    def forward(self, x, index):
+        return self.layers(x) + index[:, None]
+
+
+@pytest.mark.parametrize("grad", [True, False])
+def test_a_class_may_say_what_a_call_is(grad, monkeypatch):
+    model, x = OwnCall(), ts.randn(4, 3)
+    compiled = ts.compile(model)
+
+    def check():
+        with ts.set_grad_enabled(grad):
+            for _ in range(4):
+                assert ts.equal(compiled(x), model(x))
+            assert ts.equal(compiled(x, index=ts.ones(4)), model(x, ts.ones(4)))
+
+    check()
+    model.scale = 3.0
+    check()
+    hook = model.register_forward_hook(lambda module, args, out: out + 1)
+    check()
+    hook.remove()
+    monkeypatch.setattr(OwnCall, "__call__", lambda self, x, index=None: nn.Module.__call__(self, x, x[:, 0]))
+    check()

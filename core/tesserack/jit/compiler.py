@@ -166,7 +166,7 @@ def compile(
         k: v for k, v in (("mode", mode), ("options", options)) if v is not None and backend not in PLAIN
     }
     if isinstance(model, Module):
-        call = compiled_call(model, backend=backend, fullgraph=fullgraph, dynamic=dynamic, **given)
+        call = compiled_call(model, whole=True, backend=backend, fullgraph=fullgraph, dynamic=dynamic, **given)
         return OptimizedModule(model, call)
     return compiled.wrap(model, backend, fullgraph, given, bool(dynamic))
 
@@ -174,13 +174,16 @@ def compile(
 def compiled_call(
     module: Module,
     *,
+    whole: bool = False,
     backend: str | Callable[..., Any] | None = None,
     fullgraph: bool = False,
     dynamic: bool | None = None,
     disable: bool = False,
     **options: Any,
 ) -> Any:
-    """What runs a module's calls by a compiler; None where they run as they are."""
+    """What runs a module's calls by a compiler; None where they run as they are. ``whole``: with the ``__call__`` that
+    its class may have, not just the part of it that is every module's.
+    """
     if disable:
         return None
     backend = get_default_backend() if backend is None else backend
@@ -189,8 +192,12 @@ def compiled_call(
     def call(*args: Any, **kwargs: Any) -> Any:
         return module._call_plainly(args, kwargs)
 
+    def call_own(*args: Any, **kwargs: Any) -> Any:
+        return module(*args, **kwargs)
+
+    own = whole and type(module).__call__ is not Module.__call__
     given = {k: v for k, v in options.items() if v is not None}
-    return compiled.Compiled(call, [module], backend, fullgraph, given, bool(dynamic))
+    return compiled.Compiled(call_own if own else call, [module], backend, fullgraph, given, bool(dynamic))
 
 
 _state = threading.local()  # what this thread is in the middle of
