@@ -142,3 +142,9 @@ def test_a_graph_of_a_tensor_that_the_program_holds_is_for_no_other(fullgraph: b
         for y in others[: 1 if fullgraph and x is held else 2]:
             assert same(compiled(x, y), told(x, y))
     assert compiled._compiled._count == 2  # of one tensor twice, and of two
+
+
+def test_layers_without_features_are_shown():
+    """As models have them whose width was divided down to 0."""
+    layer, x = nn.Linear(0, 4), ts.ones(2, 3, 0)
+    assert ts.equal(ts.export.export(layer, (x,)).module()(x), layer(x))

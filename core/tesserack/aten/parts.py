@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -38,8 +39,15 @@ def _basic_index(self: Tensor, items: Sequence[int]) -> Tensor:
     return aten.alias.default(self) if not items else self
 
 
+def _rows(x: Tensor) -> Tensor:
+    if x.ndim == 2:
+        return x
+    width = x.shape[-1]  # of 0, any number of rows would fit
+    return x.reshape(-1 if width else math.prod(x.shape[:-1]), width)
+
+
 def _linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    rows = input if input.ndim == 2 else input.reshape(-1, input.shape[-1])
+    rows = _rows(input)
     turned = weight.t() if weight.ndim == 2 else weight.unsqueeze(1)
     out = ts.mm(rows, turned) if bias is None else ts.addmm(bias, rows, turned)
     if weight.ndim == 1:
@@ -50,13 +58,13 @@ def _linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor
 def _linear_backward_input(grad: Tensor, weight: Tensor, input_size: Sequence[int]) -> Tensor:
     if weight.ndim == 1:
         return grad.unsqueeze(-1) * weight
-    rows = grad if grad.ndim == 2 else grad.reshape(-1, grad.shape[-1])
+    rows = _rows(grad)
     out = ts.mm(rows, weight)
     return out if grad.ndim == 2 else out.view(input_size)
 
 
 def _linear_backward_weight(grad: Tensor, input: Tensor, weight_size: Sequence[int]) -> Tensor:
-    rows = input if input.ndim == 2 else input.reshape(-1, input.shape[-1])
+    rows = _rows(input)
     if len(weight_size) == 1:
         return ts.mm(grad.reshape(1, -1), rows).squeeze(0)
     return ts.mm(grad.reshape(-1, grad.shape[-1]).t(), rows)

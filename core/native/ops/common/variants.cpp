@@ -118,11 +118,25 @@ void check_target(const Operator& op, const Tensor& target, const TensorImpl& ou
   check_inplace(target, name);
 }
 
+// Whether a mode, a tensor's class or a tracer is shown the calls that the form is made of.
+bool is_shown(const Frame& f, TensorList targets) {
+  const ThreadState& state = thread_state();
+  KeySet keys = state.include;
+  for (const Tensor& t : targets) keys |= t.defined() ? t->keys : 0;
+  for (int32_t k = 0; k < f.nargs; ++k) {
+    const Value& v = f.args[k];
+    if (v.tag == Tag::Tensor && v.tensor) keys |= v.tensor->keys;
+    if (v.tag == Tag::Tensors)
+      for (const Tensor& t : v.as_tensors()) keys |= t.defined() ? t->keys : 0;
+  }
+  return (keys & ~state.exclude & (key_bit(key::Python) | key_bit(key::Leaf) | key_bit(key::Tracer))) != 0;
+}
+
 // `call` is the primitive's, its results not yet there. False, with nothing done, where some kernel hides the
 // computation.
 bool compute_into(const Operator& op, Frame& call, TensorList targets) {
   const Operator& primitive = *op.functional;
-  if (!primitive.compute) return false;
+  if (!primitive.compute || is_shown(call, targets)) return false;
   if (!primitive.any_device) check_same_device(primitive, call);
   ExcludeKeys no_grad(key_bit(key::Autograd));
   Results outlines;

@@ -252,7 +252,7 @@ class Tokens:
         if isinstance(value, (list, tuple, set, frozenset)):
             if not isinstance(value, (tuple, frozenset)):
                 self.watch("sequence", value)
-            items = tuple([self.of(item) for item in list(value)])
+            items = tuple([self.of(item) for item in [*iter(value)]])
             own = id(value) if isinstance(value, (list, set)) else None
             return (type(value).__name__, own, items, self._of_subclass(value))
         if isinstance(value, (property, classmethod, staticmethod)):
