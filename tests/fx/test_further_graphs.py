@@ -144,6 +144,7 @@ def test_a_graph_of_a_tensor_that_the_program_holds_is_for_no_other(fullgraph: b
     assert compiled._compiled._count == 2  # of one tensor twice, and of two
 
 
+@pytest.mark.filterwarnings("ignore:initialising")
 def test_layers_without_features_are_shown():
     """As models have them whose width was divided down to 0."""
     layer, x = nn.Linear(0, 4), ts.ones(2, 3, 0)
