@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 import tesserack as ts
 from tesserack import nn
+from tesserack.aten.fake import FakeTensorMode
+from tesserack.fx.experimental.proxy_tensor import make_fx
 from tesserack.jit._compile import capture
 from tesserack.jit._compile.compiled import config
 
@@ -149,3 +151,30 @@ def test_layers_without_features_are_shown():
     """As models have them whose width was divided down to 0."""
     layer, x = nn.Linear(0, 4), ts.ones(2, 3, 0)
     assert ts.equal(ts.export.export(layer, (x,)).module()(x), layer(x))
+
+
+@pytest.mark.parametrize("mode", ["real", "fake", "symbolic"])
+@pytest.mark.parametrize(
+    "program",
+    [
+        lambda x: x.clone().resize_((3, 2)),
+        lambda x: x.clone().resize_as_(ts.ones(3, 2)),
+        lambda x: ts.empty(0).set_(x.clone()),
+    ],
+)
+def test_a_tensor_that_becomes_another_is_refused(program, mode):
+    """Whose graph went on with what it was, without a word."""
+    with pytest.raises(RuntimeError, match="becomes another"):
+        make_fx(program, tracing_mode=mode)(ts.randn(2, 3))
+    same_size = make_fx(lambda x: x.clone().resize_((2, 3)), tracing_mode=mode)(ts.ones(2, 3))
+    assert ts.equal(same_size(ts.zeros(2, 3)), ts.zeros(2, 3))
+
+
+def test_factors_of_fake_tensors():
+    """Whether a matrix is singular cannot be told: there was a read of no memory."""
+    with FakeTensorMode() as mode:
+        x = mode.from_tensor(ts.randn(2, 5, 5))
+        p, low, up = ts.lu_unpack(*ts.linalg.lu_factor(x))
+        assert p.shape == low.shape == up.shape == (2, 5, 5)
+        for solved in (ts.linalg.inv(x), ts.linalg.solve(x, x), ts.linalg.cholesky(x), ts.linalg.eigh(x)[1]):
+            assert solved.shape == (2, 5, 5)

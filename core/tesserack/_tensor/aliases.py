@@ -117,8 +117,10 @@ def set_(
     gradient would be lost: under grad mode, if either tensor requires one.
     """
     from tesserack._tensor.pending import bits_of, physical, with_bits
+    from tesserack.aten.modes import check_geometry
     from tesserack.storage import TypedStorage, UntypedStorage
 
+    check_geometry("set_")
     if source is None:
         self.data = self.detach().new_empty(0)
         return self

@@ -17,7 +17,7 @@ from tesserack.aten.renamed import RENAMED, Form
 from tesserack.aten.whole import whole_form, whole_overloads
 from tesserack.library.dispatch import Call
 
-__all__ = ["TorchDispatchMode", "disabled_modes", "entered", "stack", "within_composite"]
+__all__ = ["TorchDispatchMode", "check_geometry", "disabled_modes", "entered", "stack", "within_composite"]
 
 KEY = DISPATCH_KEY
 
@@ -67,6 +67,8 @@ class TorchDispatchMode:
     sees_parts_of_recorded = False
     # The composed operators that it is given whole, all the same.
     whole: frozenset[Any] = frozenset()
+    # Whether a tensor may become another one, by resize_ or set_, of which it is not told.
+    bears_new_geometry = True
 
     def __init__(self, _dispatch_key: Any = None) -> None:
         self._dispatch_key = _dispatch_key
@@ -170,6 +172,16 @@ def _by_parts(call: Call, args: Any, types: list[type[Tensor]], tensors: list[Te
         return call.redispatch(*args)
     finally:
         _state.composites -= 1
+
+
+def check_geometry(name: str) -> None:
+    """``RuntimeError`` where a mode of this thread would go on with what a tensor was before a call of this name."""
+    for mode in _state.modes:
+        if not mode.bears_new_geometry:
+            raise RuntimeError(
+                f"{name}: the tensor becomes another one, which {type(mode).__name__} cannot write down; make a new "
+                "tensor, by reshape, or zeros and a copy"
+            )
 
 
 def within_composite() -> bool:

@@ -246,6 +246,14 @@ void resize(const Tensor& t, IntSpan sizes, std::optional<MemoryFormat> format) 
   t->bump_version();
 }
 
+// Modes are asked whether they bear a tensor that becomes another one.
+void tell_modes(const char* name) {
+  const ThreadState& state = thread_state();
+  if (!(state.include & ~state.exclude & key_bit(key::Python))) return;
+  PyRef modes = checked(PyImport_ImportModule("tesserack.aten.modes"));
+  checked(PyObject_CallMethod(modes.get(), "check_geometry", "s", name));
+}
+
 PyObject* resize_(PyObject* self, PyObject* args, PyObject* kwargs) {
   return guarded([&] {
     std::optional<MemoryFormat> format;
@@ -265,6 +273,7 @@ PyObject* resize_(PyObject* self, PyObject* args, PyObject* kwargs) {
     Value sizes;
     TS_CHECK_TYPE(as_int_list(one_list ? PyTuple_GET_ITEM(args, 0) : args, sizes, scratch),
                   "resize_(): expected sizes as ints");
+    if (!same(tensor_of(self).sizes(), sizes.as_ints())) tell_modes("resize_");
     resize(tensor_of(self), sizes.as_ints(), format);
     return Py_NewRef(self);
   });

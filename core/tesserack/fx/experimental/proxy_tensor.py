@@ -219,6 +219,7 @@ class ProxyTorchDispatchMode(TorchDispatchMode):
     """As a context: operators become nodes of the tracer's graph, and go on to the modes around this one."""
 
     sees_parts_of_recorded = True
+    bears_new_geometry = False
 
     def __init__(
         self,
