@@ -178,3 +178,19 @@ def test_factors_of_fake_tensors():
         assert p.shape == low.shape == up.shape == (2, 5, 5)
         for solved in (ts.linalg.inv(x), ts.linalg.solve(x, x), ts.linalg.cholesky(x), ts.linalg.eigh(x)[1]):
             assert solved.shape == (2, 5, 5)
+
+
+@pytest.mark.parametrize("make", [ts.linspace, ts.logspace])
+def test_ends_in_tensors_are_no_constants(make):
+    given = ts.tensor(1.0), ts.tensor(2.0)
+    for program in (lambda a, b: make(a, b, 5), lambda a, b: make(a, 3, 5), lambda a, b: make(0, b, 5)):
+        graph = make_fx(program)(*given)
+        assert ts.equal(graph(given[1], given[0]), program(given[1], given[0]))
+
+
+@pytest.mark.parametrize(
+    ("a", "b"), [((2, 3, 0), (0, 4)), ((2, 2, 0), (0,)), ((0,), (2, 0, 3)), ((1, 2, 0), (2, 0, 3))]
+)
+def test_products_of_nothing(a, b):
+    x, y = ts.ones(a), ts.ones(b)
+    assert ts.equal(make_fx(lambda x, y: x @ y)(x, y)(x, y), x @ y)

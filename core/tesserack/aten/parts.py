@@ -39,11 +39,14 @@ def _basic_index(self: Tensor, items: Sequence[int]) -> Tensor:
     return aten.alias.default(self) if not items else self
 
 
+def _joined(x: Tensor, kept: int = 1) -> Tensor:
+    """All dims but the last ones in one. By -1, as long as there are elements: of none any number would fit."""
+    last = x.shape[len(x.shape) - kept :]
+    return x.reshape(-1 if math.prod(last) else math.prod(x.shape[: len(x.shape) - kept]), *last)
+
+
 def _rows(x: Tensor) -> Tensor:
-    if x.ndim == 2:
-        return x
-    width = x.shape[-1]  # of 0, any number of rows would fit
-    return x.reshape(-1 if width else math.prod(x.shape[:-1]), width)
+    return x if x.ndim == 2 else _joined(x)
 
 
 def _linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -67,7 +70,7 @@ def _linear_backward_weight(grad: Tensor, input: Tensor, weight_size: Sequence[i
     rows = _rows(input)
     if len(weight_size) == 1:
         return ts.mm(grad.reshape(1, -1), rows).squeeze(0)
-    return ts.mm(grad.reshape(-1, grad.shape[-1]).t(), rows)
+    return ts.mm(_joined(grad).t(), rows)
 
 
 def _matmul(self: Tensor, other: Tensor) -> Tensor:
@@ -84,10 +87,10 @@ def _matmul(self: Tensor, other: Tensor) -> Tensor:
     if self.ndim == 2 and other.ndim == 2:
         return ts.mm(self, other)
     if other.ndim == 2:
-        return ts.mm(self.reshape(-1, self.shape[-1]), other).view([*self.shape[:-1], other.shape[1]])
+        return ts.mm(_joined(self), other).view([*self.shape[:-1], other.shape[1]])
     lead = ts.broadcast_shapes(self.shape[:-2], other.shape[:-2])
-    a = self.expand(*lead, *self.shape[-2:]).reshape(-1, *self.shape[-2:])
-    b = other.expand(*lead, *other.shape[-2:]).reshape(-1, *other.shape[-2:])
+    a = _joined(self.expand(*lead, *self.shape[-2:]), 2)
+    b = _joined(other.expand(*lead, *other.shape[-2:]), 2)
     return ts.bmm(a, b).view(*lead, self.shape[-2], other.shape[-1])
 
 

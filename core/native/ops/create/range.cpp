@@ -243,6 +243,36 @@ TS_OPERATORS(range) {
       .function_only()
       .out()
       .doc("start, start + step, ... before end. RuntimeError when step is 0 or points away from end.");
+  def("linspace.Tensor_Tensor(Tensor start, Tensor end, int steps, " OPTIONS ") -> Tensor")
+      .body<linspace_between<Tensor, Tensor>>()
+      .facts("leaf")
+      .function_only()
+      .doc("Between the numbers in two 0-d tensors, to which no gradient flows.");
+  def("linspace.Tensor_Scalar(Tensor start, Scalar end, int steps, " OPTIONS ") -> Tensor")
+      .body<linspace_between<Tensor, Scalar>>()
+      .facts("leaf")
+      .function_only()
+      .doc("From the number in a 0-d tensor, to which no gradient flows.");
+  def("linspace.Scalar_Tensor(Scalar start, Tensor end, int steps, " OPTIONS ") -> Tensor")
+      .body<linspace_between<Scalar, Tensor>>()
+      .facts("leaf")
+      .function_only()
+      .doc("To the number in a 0-d tensor, to which no gradient flows.");
+  def("logspace.Tensor_Tensor(Tensor start, Tensor end, int steps, float base=10.0, " OPTIONS ") -> Tensor")
+      .body<logspace_between<Tensor, Tensor>>()
+      .facts("leaf")
+      .function_only()
+      .doc("Between exponents in two 0-d tensors, to which no gradient flows.");
+  def("logspace.Tensor_Scalar(Tensor start, Scalar end, int steps, float base=10.0, " OPTIONS ") -> Tensor")
+      .body<logspace_between<Tensor, Scalar>>()
+      .facts("leaf")
+      .function_only()
+      .doc("From the exponent in a 0-d tensor, to which no gradient flows.");
+  def("logspace.Scalar_Tensor(Scalar start, Tensor end, int steps, float base=10.0, " OPTIONS ") -> Tensor")
+      .body<logspace_between<Scalar, Tensor>>()
+      .facts("leaf")
+      .function_only()
+      .doc("To the exponent in a 0-d tensor, to which no gradient flows.");
   def("linspace(Scalar start, Scalar end, int steps, " OPTIONS ") -> Tensor")
       .rule<linspace_rule>()
       .computation<linspace>(kRangeCode)
@@ -255,30 +285,6 @@ TS_OPERATORS(range) {
       .function_only()
       .out()
       .doc("base to the power of `steps` evenly spaced exponents from start to end, both included.");
-  def("linspace.Tensor_Tensor(Tensor start, Tensor end, int steps, " OPTIONS ") -> Tensor")
-      .body<linspace_between<Tensor, Tensor>>()
-      .function_only()
-      .doc("Between the numbers in two 0-d tensors, to which no gradient flows.");
-  def("linspace.Tensor_Scalar(Tensor start, Scalar end, int steps, " OPTIONS ") -> Tensor")
-      .body<linspace_between<Tensor, Scalar>>()
-      .function_only()
-      .doc("From the number in a 0-d tensor, to which no gradient flows.");
-  def("linspace.Scalar_Tensor(Scalar start, Tensor end, int steps, " OPTIONS ") -> Tensor")
-      .body<linspace_between<Scalar, Tensor>>()
-      .function_only()
-      .doc("To the number in a 0-d tensor, to which no gradient flows.");
-  def("logspace.Tensor_Tensor(Tensor start, Tensor end, int steps, float base=10.0, " OPTIONS ") -> Tensor")
-      .body<logspace_between<Tensor, Tensor>>()
-      .function_only()
-      .doc("Between exponents in two 0-d tensors, to which no gradient flows.");
-  def("logspace.Tensor_Scalar(Tensor start, Scalar end, int steps, float base=10.0, " OPTIONS ") -> Tensor")
-      .body<logspace_between<Tensor, Scalar>>()
-      .function_only()
-      .doc("From the exponent in a 0-d tensor, to which no gradient flows.");
-  def("logspace.Scalar_Tensor(Scalar start, Tensor end, int steps, float base=10.0, " OPTIONS ") -> Tensor")
-      .body<logspace_between<Scalar, Tensor>>()
-      .function_only()
-      .doc("To the exponent in a 0-d tensor, to which no gradient flows.");
   def("tril(Tensor self, int diagonal=0) -> Tensor")
       .facts("stored:complex32")
       .rule<triangle_rule<false>>()
