@@ -153,14 +153,14 @@ class Facade(ModuleType):
 
     def _tesserack_find(self, name: str) -> Any:
         """The value of a name; ``AttributeError`` if no target has it."""
+        full = f"{self.__name__}.{name}"
         for module in self._tesserack_load():
             try:
                 value = getattr(module, name)
             except AttributeError:
                 continue
-            if not isinstance(value, __future__._Feature) or self.__name__ == "torch.__future__":
+            if not isinstance(value, __future__._Feature) or not _names.has_module(full):
                 return value  # else a switch of the file's, as torch.jit's "annotations", which is a module
-        full = f"{self.__name__}.{name}"
         if _target_names(full) or full in _facades:
             return get(full)
         if full in _aliases.ALIASES:
