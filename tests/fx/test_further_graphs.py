@@ -194,3 +194,18 @@ def test_ends_in_tensors_are_no_constants(make):
 def test_products_of_nothing(a, b):
     x, y = ts.ones(a), ts.ones(b)
     assert ts.equal(make_fx(lambda x, y: x @ y)(x, y)(x, y), x @ y)
+
+
+@pytest.mark.parametrize(
+    "program",
+    [lambda x: x * x.item(), lambda x: x * 2 if x > 1 else x, lambda x: x * int(ts.equal(x, x)), lambda x: x * bool(x)],
+)
+def test_numbers_of_what_is_traced_are_refused(program):
+    """Which the graph had as constants of the first run."""
+    x = ts.tensor(2.0)
+    with pytest.raises(RuntimeError, match="get value out of a tracing tensor"):
+        make_fx(program)(x)
+    written = make_fx(program, _error_on_data_dependent_ops=False)(x)
+    assert ts.equal(written(x), program(x))
+    constant = make_fx(lambda x: x * ts.tensor(3.0).item())(x)
+    assert constant(x).item() == 6.0

@@ -14,7 +14,7 @@ from typing import Any
 from tesserack import Tensor, is_grad_enabled, strided
 from tesserack._tensor.subclass import has_no_memory
 from tesserack.aten.fake.fake_tensor import FakeTensor, FakeTensorMode
-from tesserack.aten.modes import TorchDispatchMode, _only, disabled_modes, stack
+from tesserack.aten.modes import TorchDispatchMode, _only, disabled_modes, stack, within_composite
 from tesserack.aten.operators import namespace
 from tesserack.fx._codegen import PyTreeCodeGen, PyTreeInfo
 from tesserack.fx._lazy_graph_module import _make_graph_module
@@ -213,6 +213,21 @@ class PythonKeyTracer:
 
 
 _ATEN: Any = namespace("aten")
+# What they give is a number of Python's, which the graph would have for ever.
+_ANSWERS = frozenset({_ATEN._local_scalar_dense.default, _ATEN.equal.default, _ATEN.allclose.default})
+
+
+def _follows_arguments(args: Any) -> bool:
+    """Whether a placeholder is among what the nodes are made of."""
+    seen: set[Node] = set()
+    left = [arg for arg in args if isinstance(arg, Node)]
+    while left:
+        node = left.pop()
+        if node.op == "placeholder":
+            return True
+        seen.add(node)
+        left += [other for other in node.all_input_nodes if other not in seen]
+    return False
 
 
 class ProxyTorchDispatchMode(TorchDispatchMode):
@@ -234,6 +249,7 @@ class ProxyTorchDispatchMode(TorchDispatchMode):
         self.tracer, self.tracing_mode, self.pre_dispatch = tracer, tracing_mode, pre_dispatch
         self.enable_tracing = True
         self.decomposition_table = decomposition_table or {}
+        self._refuses_values = _error_on_data_dependent_ops and tracing_mode == "real"
 
     @classmethod
     def is_infra_mode(cls) -> bool:
@@ -253,6 +269,12 @@ class ProxyTorchDispatchMode(TorchDispatchMode):
             if result is not NotImplemented:
                 return result
         node_args, node_kwargs = self.tracer.arguments((tuple(args), dict(kwargs)))
+        if self._refuses_values and func in _ANSWERS and not within_composite() and _follows_arguments(node_args):
+            raise RuntimeError(
+                f"It appears that you're trying to get value out of a tracing tensor with {func} - erroring out! It's "
+                "likely that this is caused by data-dependent control flow or similar. The graph would have the number of "
+                "this run for ever; with _error_on_data_dependent_ops=False it is written down so"
+            )
         result = func(*args, **kwargs)
         self.tracer.step(func, node_args, node_kwargs, func.overloadpacket.__name__, result)
         return result
@@ -330,7 +352,13 @@ def make_fx(
         parameters = _parameters(f, args)
         for name, leaf in zip(_names(parameters, args), leaves, strict=True):
             tracer.placeholder(name, leaf)
-        mode = ProxyTorchDispatchMode(tracer, tracing_mode, pre_dispatch, decomposition_table=decomposition_table)
+        mode = ProxyTorchDispatchMode(
+            tracer,
+            tracing_mode,
+            pre_dispatch,
+            _error_on_data_dependent_ops=_error_on_data_dependent_ops,
+            decomposition_table=decomposition_table,
+        )
         with fake_mode or contextlib.nullcontext(), mode:
             results = f(*tree_unflatten(leaves, spec))
         annotation = getattr(f, "__annotations__", {}).get("return")
