@@ -272,8 +272,8 @@ class ProxyTorchDispatchMode(TorchDispatchMode):
         if self._refuses_values and func in _ANSWERS and not within_composite() and _follows_arguments(node_args):
             raise RuntimeError(
                 f"It appears that you're trying to get value out of a tracing tensor with {func} - erroring out! It's "
-                "likely that this is caused by data-dependent control flow or similar. The graph would have the number of "
-                "this run for ever; with _error_on_data_dependent_ops=False it is written down so"
+                "likely that this is caused by data-dependent control flow or similar. The graph would have the number "
+                "of this run for ever; with _error_on_data_dependent_ops=False it is written down so"
             )
         result = func(*args, **kwargs)
         self.tracer.step(func, node_args, node_kwargs, func.overloadpacket.__name__, result)
