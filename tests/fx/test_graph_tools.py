@@ -252,3 +252,11 @@ def test_graphs_say_what_the_program_says_it_returns():
     assert graph(ts.ones(2)).tolist() == [2, 2]
     assert "->" not in make_fx(nested)({"a": ts.zeros(2)}).code
     assert "->" not in make_fx(lambda x: x + 1)(ts.zeros(2)).code
+
+
+def test_operators_pickle_by_name():
+    """What a call has made of them is not taken along, and could not be found again."""
+    aten = ts.fx.experimental.proxy_tensor._ATEN
+    make_fx(lambda x: ts.sin(x, out=ts.empty(2)))(ts.ones(2))
+    for operator in (aten.sin, aten.sin.default, aten.sin.out, aten.add.Tensor):
+        assert pickle.loads(pickle.dumps(operator)) is operator

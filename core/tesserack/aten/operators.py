@@ -106,6 +106,9 @@ class OpOverload(_Single):
 
     __str__ = _name = lambda self: f"{self.namespace}.{self.__name__}"
 
+    def __reduce__(self) -> Any:
+        return _named, (self.namespace, self._packet.__name__, self._overloadname)
+
 
 class OpOverloadPacket(_Single):
     """An operator with all its overloads, such as ``torch.ops.aten.add``."""
@@ -116,6 +119,9 @@ class OpOverloadPacket(_Single):
         self.__module__ = f"torch._ops.{namespace}"
         self._qualified_op_name = f"{namespace}::{name}"
         self._target: Any = None
+
+    def __reduce__(self) -> Any:
+        return _named, (self.namespace, self.__name__)
 
     @property
     def schema(self) -> str:
@@ -194,3 +200,9 @@ class _OpNamespace:
 def namespace(name: str) -> _OpNamespace:
     """The namespace of that name, one object each."""
     return _OpNamespace(name)
+
+
+def _named(space: str, name: str, overload: str | None = None) -> Any:
+    """As which they are pickled: what a call has made of one is not taken along."""
+    packet = getattr(namespace(space), name)
+    return packet if overload is None else getattr(packet, overload)
