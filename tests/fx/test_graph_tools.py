@@ -20,6 +20,7 @@ from tesserack.fx._lazy_graph_module import (
     _LazyGraphModule,
     _use_lazy_graph_module,
 )
+from tesserack.fx._pytree import tree_flatten_spec
 from tesserack.fx.experimental.proxy_tensor import get_isolated_graphmodule, make_fx
 from tesserack.fx.experimental.rewriter import RewritingTracer
 from tesserack.fx.passes.fake_tensor_prop import FakeTensorProp
@@ -260,3 +261,10 @@ def test_operators_pickle_by_name():
     make_fx(lambda x: ts.sin(x, out=ts.empty(2)))(ts.ones(2))
     for one in (aten.sin, aten.sin.default, aten.sin.out, aten.add.Tensor):
         assert pickle.loads(pickle.dumps(one)) is one
+
+
+def test_results_of_several_are_taken_apart_by_place():
+    """As graphs take those they are given again as arguments."""
+    for value in (ts.max(ts.ones(2, 2), 0), ts.linalg.qr(ts.ones(2, 2))):
+        leaves, spec = ts.utils._pytree.tree_flatten(value)
+        assert [id(leaf) for leaf in tree_flatten_spec(value, spec)] == [id(leaf) for leaf in leaves]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tesserack.utils._pytree import TreeSpec
+from tesserack.utils._pytree import TreeSpec, is_structseq_class
 
 __all__ = ["register_pytree_flatten_spec", "tree_flatten_spec"]
 
@@ -32,7 +32,7 @@ def tree_flatten_spec(pytree: Any, spec: TreeSpec) -> list[Any]:
     """
     if spec.type is None:
         return [pytree]
-    if hasattr(spec.type, "_fields"):  # a record, by the places of its fields
+    if hasattr(spec.type, "_fields") or is_structseq_class(spec.type):  # a record, by the places of its fields
         parts = _by_place(pytree, spec)
     elif spec.type in SUPPORTED_NODES:
         parts = SUPPORTED_NODES[spec.type](pytree, spec)
