@@ -103,3 +103,51 @@ def test_functions_take_attributes(program):
 
 def test_operators_of_triton(program):
     assert program.run(TRITON) == ["[2.0, 2.0] [2.0, 2.0]"]
+
+KEYWORDS = """
+import torch
+from torch import Tensor
+from torch.fx.experimental.proxy_tensor import make_fx
+
+
+@torch.library.custom_op("keywords::mul", mutates_args=())
+def mul(x: Tensor, *, scalar: float) -> Tensor:
+    return x * scalar
+
+
+@mul.register_fake
+def _(x, *, scalar):
+    return torch.empty_like(x)
+
+
+def setup(ctx, inputs, keyword_only_inputs, output):
+    ctx.count, ctx.scalar = len(inputs), keyword_only_inputs["scalar"]
+
+
+mul.register_autograd(lambda ctx, grad: grad * ctx.scalar * ctx.count, setup_context=setup)
+mul.register_vmap(lambda info, in_dims, x, *, scalar: (x * scalar, in_dims[0]))
+x = torch.ones(3, requires_grad=True)
+mul(x, scalar=2.0).sum().backward()
+print(x.grad.tolist(), torch.ops.keywords.mul(torch.ones(2), scalar=3.0).tolist())
+for mode in ("real", "fake"):
+    print(make_fx(lambda x: mul(x, scalar=2.0), tracing_mode=mode)(torch.ones(3))(torch.ones(2)).tolist())
+print(torch.vmap(lambda x: mul(x, scalar=2.0))(torch.ones(2, 3)).shape)
+print(torch.compile(lambda x: mul(x, scalar=2.0))(torch.ones(2)).tolist())
+torch.library.opcheck(mul, (torch.ones(3, requires_grad=True),), {"scalar": 2.0})
+
+library = torch.library.Library("keywords2", "DEF")
+library.define("add(Tensor x, *, int n) -> Tensor")
+library.impl("add", lambda x, *, n: x + n, "CPU")
+print(torch.ops.keywords2.add(torch.ones(2), n=4).tolist())
+"""
+
+
+def test_custom_operators_with_arguments_by_keyword_alone(program):
+    assert program.run(KEYWORDS) == [
+        "[2.0, 2.0, 2.0] [3.0, 3.0]",
+        "[2.0, 2.0]",
+        "[2.0, 2.0]",
+        "torch.Size([2, 3])",
+        "[2.0, 2.0]",
+        "[5.0, 5.0]",
+    ]

@@ -458,7 +458,7 @@ class SharedWrite(RuntimeError):
     """A function of one entry that would change what all entries share."""
 
 
-def by_rule(function: Any, args: tuple[Any, ...]) -> Any:
+def by_rule(function: Any, args: tuple[Any, ...], keywords: dict[str, Any] | None = None) -> Any:
     """What the ``vmap`` of a custom function makes of its arguments, batched again; NotImplemented if none is."""
     if not any(is_batched(arg) for arg in args):
         return NotImplemented
@@ -471,7 +471,7 @@ def by_rule(function: Any, args: tuple[Any, ...]) -> Any:
     level, _, args, _ = _levelled(args, {})
     in_dims = tuple(0 if is_batched(arg) else None for arg in args)
     values = [arg.value if is_batched(arg) else arg for arg in args]
-    result, out_dims = function.vmap(batching[-1], in_dims, *values)
+    result, out_dims = function.vmap(batching[-1], in_dims, *values, **(keywords or {}))
 
     def batched(value: Any, dim: Any) -> Any:
         return value if dim is None else Batched(value.movedim(dim, 0), level)

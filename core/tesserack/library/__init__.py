@@ -16,7 +16,9 @@ tensor([2., 2., 2.])
 
 from __future__ import annotations
 
+import functools
 import importlib
+import inspect
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -67,8 +69,9 @@ class CustomOp:
         if self.vmap is not None:
             from tesserack.func._batched import Batched, by_rule
 
-            if any(isinstance(arg, Batched) for arg in args):
-                return by_rule(self, args)
+            if any(isinstance(arg, Batched) for arg in (*args, *kwargs.values())):
+                bound = inspect.signature(self._call).bind(*args, **kwargs)
+                return by_rule(self, bound.args, bound.kwargs)
         if takers and not self._mutates:
             found = take(self._call, args, kwargs, computes=True)
             if found is not NotImplemented:
@@ -110,13 +113,14 @@ class CustomOp:
     def register_autograd(self, backward: Function, *, setup_context: Function | None = None) -> None:
         """How gradients flow.
 
-        ``backward(ctx, *grads)`` returns one gradient (or None) per argument; ``setup_context(ctx, inputs, output)``
-        runs after the operator and may call ``ctx.save_for_backward`` or set attributes of ctx.
+        ``backward(ctx, *grads)`` returns one gradient (or None) per argument that may go by position;
+        ``setup_context(ctx, inputs, output)`` runs after the operator and may call ``ctx.save_for_backward`` or set
+        attributes of ctx. Of an operator with arguments that go by keyword alone it takes ``keyword_only_inputs``, too.
         ``RuntimeError`` for operators that write their arguments: they have no gradient.
         """
         if self._mutates:
             raise RuntimeError(f"register_autograd: {self.name} writes its arguments, and cannot have a gradient")
-        kernel = autograd_kernel(self.name, backward, setup_context)
+        kernel = autograd_kernel(self.name, backward, setup_context, self.named)
         _native._set_kernel(self.name, "Autograd", kernel, f"{self.name}.register_autograd")
 
     def register_autocast(self, device_type: str, cast_inputs: Any) -> None:
@@ -130,7 +134,7 @@ class CustomOp:
     def register_vmap(self, function: Function | None = None) -> Any:
         """How :func:`tesserack.vmap` calls the operator for all entries at once. A decorator if no function is given.
 
-        ``function(info, in_dims, *args)`` returns the result and the dim that counts the entries in it, as
+        ``function(info, in_dims, *args, **keywords)`` returns the result and the dim that counts the entries in it, as
         ``vmap`` of :class:`tesserack.autograd.Function`. Without it, it is called once for each entry.
         """
 
@@ -142,8 +146,14 @@ class CustomOp:
 
     # --- running --------------------------------------------------------------------------------------------------
 
+    @functools.cached_property
+    def named(self) -> tuple[str, ...]:
+        """The arguments that go by keyword alone, the last ones."""
+        parameters = inspect.signature(self._call).parameters.values()
+        return tuple(p.name for p in parameters if p.kind is p.KEYWORD_ONLY)
+
     def _run(self, call: Any, *args: Any) -> Any:
-        return _run_kernel(self.name, self._choose(args), args)
+        return _run_kernel(self.name, self._choose(args), args, self.named)
 
     def _choose(self, args: Sequence[Any]) -> Function:
         tensors = [t for a in args for t in (a if isinstance(a, list) else [a]) if isinstance(t, Tensor)]
@@ -192,13 +202,21 @@ class CompiledOp(CustomOp):
 
     def _set(self, key: str, function: Function, owner: str) -> None:
         def kernel(call: Any, *args: Any) -> Any:
-            return _run_kernel(self.name, function, args)
+            return _run_kernel(self.name, function, args, self.named)
 
         _native._set_kernel(self.name, key, kernel, f"{self.name}.{owner}")
 
 
-def _run_kernel(name: str, kernel: Function, args: Sequence[Any]) -> Any:
-    result = kernel(*args)
+def called(function: Function, args: Sequence[Any], named: Sequence[str]) -> Any:
+    """The function's result, the last arguments by these names."""
+    if not named:
+        return function(*args)
+    count = len(args) - len(named)
+    return function(*args[:count], **dict(zip(named, args[count:], strict=True)))
+
+
+def _run_kernel(name: str, kernel: Function, args: Sequence[Any], named: Sequence[str] = ()) -> Any:
+    result = called(kernel, args, named)
     for value in result if isinstance(result, (tuple, list)) else (result,):
         if isinstance(value, Tensor) and any(value is a for a in args):
             raise RuntimeError(f"{name}: the kernel returned one of its arguments; return a copy (clone)")

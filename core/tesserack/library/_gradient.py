@@ -48,8 +48,10 @@ def _flat_gradients(name: str, grads: Any, lengths: Sequence[int | None]) -> lis
     return flat
 
 
-def autograd_kernel(name: str, backward: Backward, setup_context: Backward | None) -> Callable[..., Any]:
-    """The kernel that records a node wherever a gradient is wanted."""
+def autograd_kernel(
+    name: str, backward: Backward, setup_context: Backward | None, named: Sequence[str] = ()
+) -> Callable[..., Any]:
+    """The kernel that records a node wherever a gradient is wanted. Arguments that are ``named`` have none."""
 
     class CustomFunction(Function):
         @staticmethod
@@ -57,13 +59,19 @@ def autograd_kernel(name: str, backward: Backward, setup_context: Backward | Non
             args = _unflatten(flat, lengths)
             output = call.redispatch(*args)
             ctx._lengths = lengths
-            if setup_context is not None:
+            if setup_context is not None and named:
+                count = len(args) - len(named)
+                keywords = dict(zip(named, args[count:], strict=True))
+                setup_context(ctx, inputs=tuple(args[:count]), keyword_only_inputs=keywords, output=output)
+            elif setup_context is not None:
                 setup_context(ctx, inputs=tuple(args), output=output)
             return tuple(output) if isinstance(output, list) else output
 
         @staticmethod
         def backward(ctx: Any, *grads: Any) -> Any:
-            return (None, None, *_flat_gradients(name, backward(ctx, *grads), ctx._lengths))
+            lengths = ctx._lengths[: len(ctx._lengths) - len(named)]
+            rest = sum(1 if length is None else length for length in ctx._lengths[len(lengths) :])
+            return (None, None, *_flat_gradients(name, backward(ctx, *grads), lengths), *[None] * rest)
 
     CustomFunction.__name__ = CustomFunction.__qualname__ = name.replace("::", "_")
 

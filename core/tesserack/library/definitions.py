@@ -36,7 +36,7 @@ class _Defined(CustomOp):
 
     def _run(self, call: Any, *args: Any) -> Any:
         """Where a kernel returns an argument, the result is another tensor of its memory."""
-        result = self._choose(args)(*args)
+        result = library.called(self._choose(args), args, self.named)
         if isinstance(result, (tuple, list)):
             return type(result)(_apart(value, args) for value in result)
         return _apart(result, args)
@@ -123,10 +123,12 @@ def _set(op: CustomOp, key: str, function: Callable[..., Any]) -> None:
         op.register_fake(function)
     elif key.startswith("Autograd"):
         wants = next(iter(inspect.signature(function).parameters), "") == "call"
-        kernel = function if wants else lambda call, *args: function(*args)
+        kernel = function if wants else lambda call, *args: library.called(function, args, op.named)
         _native._set_kernel(op.name, "Autograd", kernel, f"{op.name} at {key}")
     elif key.startswith("Autocast"):
-        _native._set_kernel(op.name, "Autocast", lambda call, *args: function(*args), f"{op.name} at {key}")
+        _native._set_kernel(
+            op.name, "Autocast", lambda call, *args: library.called(function, args, op.named), f"{op.name} at {key}"
+        )
     else:
         op._kernels[device_of_key(key) or key] = function
 
