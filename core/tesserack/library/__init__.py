@@ -71,6 +71,8 @@ class CustomOp:
 
             if any(isinstance(arg, Batched) for arg in (*args, *kwargs.values())):
                 bound = inspect.signature(self._call).bind(*args, **kwargs)
+                if any(isinstance(arg, Batched) for arg in bound.kwargs.values()):
+                    raise NotImplementedError(f"{self.name}: expected no batched tensor by keyword alone under vmap")
                 return by_rule(self, bound.args, bound.kwargs)
         if takers and not self._mutates:
             found = take(self._call, args, kwargs, computes=True)
