@@ -104,6 +104,7 @@ def test_functions_take_attributes(program):
 def test_operators_of_triton(program):
     assert program.run(TRITON) == ["[2.0, 2.0] [2.0, 2.0]"]
 
+
 KEYWORDS = """
 import torch
 from torch import Tensor
