@@ -52,7 +52,7 @@ PACKAGE_LAYERS = {
     "sparse storage utils.deterministic utils.settings",
     # Layers, and what is written with their functions or lets others write such.
     "layers": "aten distributed func library nested nn ops.__init__ ops.control_flow ops.higher_order ops.layers "
-    "ops.array_api ops.fft ops.normalization ops.sizes ops.spectral",
+    "ops.array_api ops.fft ops.histograms ops.normalization ops.signal ops.sizes ops.special ops.spectral",
     "tools": "distributed._composable distributed.algorithms._checkpoint distributed.checkpoint distributed.optim "
     "distributed.pipelining distributed.simulation distributions fx jit multiprocessing optim serialization utils",
     # Methods of tensors, which are functions of all of the above.

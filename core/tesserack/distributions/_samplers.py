@@ -15,6 +15,7 @@ from tesserack.autograd import Function
 from tesserack.autograd._underived import underived
 from tesserack.distributions._simplex_gradient import LARGEST_TOTAL, Shares
 from tesserack.distributions.utils import kept_within
+from tesserack.library.whole_operator import is_looked_on, whole_operator
 from tesserack.ops.random import substitutes
 
 if TYPE_CHECKING:
@@ -40,6 +41,24 @@ def _rand(count: int, like: Tensor, generator: Any = None) -> Tensor:
     return uniforms.clamp(min=ts.finfo(like.dtype).tiny)
 
 
+def _like_first(x: Tensor, *_: Any) -> Tensor:
+    return ts.empty_like(x)
+
+
+def _save(ctx: Any, inputs: Any, output: Any) -> None:
+    ctx.save_for_backward(inputs[0], output)
+
+
+# Numbers that do not change with what they were drawn by.
+_UNCHANGING = (lambda ctx, grad: (ts.zeros_like(grad), None), lambda ctx, inputs, output: None)
+
+
+@whole_operator(
+    "tesserack_random::log_gamma_variates",
+    "(Tensor alpha, Generator? generator) -> Tensor",
+    _like_first,
+    (lambda ctx, grad: (grad * _log_gamma_gradient(*ctx.saved_tensors), None), _save),
+)
 def _log_gamma_variates(alpha: Tensor, generator: Any) -> Tensor:
     """Logarithms of gamma variates (Marsaglia and Tsang 2000); below one, by alpha + 1 and a power of a uniform."""
     boosted = alpha < 1
@@ -110,6 +129,7 @@ def _normal_quantile_gradient(alpha: Tensor, x: Tensor) -> Tensor:
     return ts.where(near, 1 / alpha - direct / by_log, far_value)
 
 
+@whole_operator("tesserack_random::log_gamma_gradient", "(Tensor alpha, Tensor log_x) -> Tensor", _like_first)
 def _log_gamma_gradient(alpha: Tensor, log_x: Tensor) -> Tensor:
     """d log x / d alpha of gamma variates x at a fixed probability, worked out in float64."""
     a, x = alpha.double(), log_x.double().exp()
@@ -132,9 +152,7 @@ class _StandardLogGamma(Function):
 
     @staticmethod
     def forward(ctx: Any, alpha: Tensor, generator: Any) -> Tensor:
-        flat = alpha.detach().reshape(-1)
-        wide = flat if flat.dtype == ts.float64 else flat.float()
-        out = _log_gamma_variates(wide, generator).to(alpha.dtype).reshape(alpha.shape)
+        out = _log_gamma_drawn(alpha.detach(), generator)
         ctx.save_for_backward(alpha, out)
         return out
 
@@ -146,12 +164,32 @@ class _StandardLogGamma(Function):
         return grad * slope, None
 
 
+@whole_operator(
+    "tesserack_random::substituted_gamma", "(Tensor alpha, Generator? generator) -> Tensor", _like_first, _UNCHANGING
+)
+def _substituted_gamma(alpha: Tensor, generator: Any) -> Tensor:
+    drawn: Tensor = substitutes.samplers["gamma"](alpha, generator)
+    return drawn
+
+
+def _log_gamma_drawn(alpha: Tensor, generator: Any) -> Tensor:
+    flat = alpha.reshape(-1)
+    wide = flat if flat.dtype == ts.float64 else flat.float()
+    return _log_gamma_variates(wide, generator).to(alpha.dtype).reshape(alpha.shape)  # type: ignore[no-any-return]
+
+
+def _log_gamma(alpha: Tensor, generator: Any) -> Tensor:
+    if is_looked_on(alpha):  # the operator has its gradient, also in programs that were saved
+        return _log_gamma_drawn(alpha, generator)
+    return _StandardLogGamma.apply(alpha, generator)  # type: ignore[no-any-return]
+
+
 class _SubstitutedGamma(Function):
     """Gamma variates of shape ``alpha`` by a substitute, and their logarithms, which have the gradient."""
 
     @staticmethod
     def forward(ctx: Any, alpha: Tensor, generator: Any) -> tuple[Tensor, Tensor]:
-        out = substitutes.samplers["gamma"](alpha.detach(), generator)
+        out = _substituted_gamma(alpha.detach(), generator)
         log_out = out.log()
         ctx.save_for_backward(alpha, log_out)
         ctx.mark_non_differentiable(out)
@@ -189,7 +227,7 @@ def _standard_gamma(alpha: Tensor, generator: Any = None) -> Tensor:
     """
     _checked_real("_standard_gamma", alpha)
     if "gamma" not in substitutes.samplers:
-        return ts.exp(_StandardLogGamma.apply(alpha, generator))
+        return ts.exp(_log_gamma(alpha, generator))
     drawn, log_drawn = _SubstitutedGamma.apply(alpha, generator)
     return _Replaced.apply(log_drawn.exp().to(alpha.dtype), drawn.to(alpha.dtype))  # type: ignore[no-any-return]
 
@@ -209,7 +247,7 @@ def _sample_dirichlet(concentration: Tensor, generator: Any = None) -> Tensor:
 
 def _shares(concentration: Tensor, generator: Any) -> Tensor:
     if "gamma" not in substitutes.samplers:
-        shares = ts.softmax(_StandardLogGamma.apply(concentration, generator), -1)
+        shares = ts.softmax(_log_gamma(concentration, generator), -1)
         return kept_within(shares, ts.finfo(shares.dtype).tiny, 1 - ts.finfo(shares.dtype).eps / 2)
     dtype = concentration.dtype
     drawn, log_drawn = _SubstitutedGamma.apply(concentration.double(), generator)
@@ -289,6 +327,21 @@ def _as_drawn(source: Tensor, drawn: Tensor) -> Tensor:
     return _Drawn.apply(source, drawn) if source.requires_grad else drawn
 
 
+@whole_operator("tesserack_random::poisson", "(Tensor rate, Generator? generator) -> Tensor", _like_first, _UNCHANGING)
+def _draw_poisson(rate: Tensor, generator: Any) -> Tensor:
+    flat = rate.reshape(-1).double()
+    if not bool((flat >= 0).all()):
+        raise RuntimeError("invalid Poisson rate, expected rate to be non-negative")
+    if substitute := substitutes.samplers.get("poisson"):
+        drawn: Tensor = substitute(rate, generator).to(rate.dtype)
+        return drawn
+    large = flat >= 10
+    drawn = _split(
+        flat, large, lambda i: _search_poisson(flat[i], generator), lambda i: _reject_poisson(flat[i], generator)
+    )
+    return drawn.to(rate.dtype).reshape(rate.shape)
+
+
 @wrap_torch_function(lambda input, generator=None: (input,))
 def poisson(input: Tensor, generator: Any = None) -> Tensor:
     """Poisson variates of the non-negative rates ``input``, in their shape and dtype.
@@ -300,17 +353,7 @@ def poisson(input: Tensor, generator: Any = None) -> Tensor:
     tensor([0., 0., 0.])
     """
     _checked_real("poisson", input)
-    flat = input.detach().reshape(-1).double()
-    if not bool((flat >= 0).all()):
-        raise RuntimeError("invalid Poisson rate, expected rate to be non-negative")
-    if substitute := substitutes.samplers.get("poisson"):
-        drawn = substitute(input, generator)
-        return _as_drawn(input, drawn.to(input.dtype))
-    large = flat >= 10
-    drawn = _split(
-        flat, large, lambda i: _search_poisson(flat[i], generator), lambda i: _reject_poisson(flat[i], generator)
-    )
-    return _as_drawn(input, drawn.to(input.dtype).reshape(input.shape))
+    return _as_drawn(input, _draw_poisson(input.detach(), generator))
 
 
 def _search_binomial(n: Tensor, p: Tensor, generator: Any) -> Tensor:
@@ -358,20 +401,19 @@ def _reject_binomial(n: Tensor, p: Tensor, generator: Any) -> Tensor:
     return _decide(n.shape, n, attempt)
 
 
-@wrap_torch_function(lambda count, prob, generator=None: (count, prob))
-def binomial(count: Tensor, prob: Tensor, generator: Any = None) -> Tensor:
-    """Binomial variates of ``count`` trials with probability ``prob``, which broadcast; prob's dtype.
-
-    ``RuntimeError`` for a count that is negative or a probability outside [0, 1]. It waits for the device.
-    """
-    _checked_real("binomial", prob)
+@whole_operator(
+    "tesserack_random::binomial",
+    "(Tensor count, Tensor prob, Generator? generator) -> Tensor",
+    lambda count, prob, _: prob.new_empty(ts.broadcast_shapes(count.shape, prob.shape)),
+)
+def _draw_binomial(count: Tensor, prob: Tensor, generator: Any) -> Tensor:
     trials, chances = ts.broadcast_tensors(count, prob)
-    n = trials.detach().reshape(-1).double()
-    chance = chances.detach().reshape(-1).double()
+    n, chance = trials.reshape(-1).double(), chances.reshape(-1).double()
     if not bool(((n >= 0) & (chance >= 0) & (chance <= 1)).all()):
         raise RuntimeError("binomial: expected counts from 0 on and probabilities in [0, 1]")
     if substitute := substitutes.samplers.get("binomial"):
-        return underived("binomial", (substitute(trials, chances, generator).to(prob.dtype),), count, prob)[0]
+        found: Tensor = substitute(trials, chances, generator).to(prob.dtype)
+        return found
     flipped = chance > 0.5
     p = ts.where(flipped, 1 - chance, chance)
     drawn = _split(
@@ -380,5 +422,15 @@ def binomial(count: Tensor, prob: Tensor, generator: Any = None) -> Tensor:
         lambda i: _search_binomial(n[i], p[i], generator),
         lambda i: _reject_binomial(n[i], p[i], generator),
     )
-    found = ts.where(flipped, n - drawn, drawn).to(prob.dtype).reshape(chances.shape)
-    return underived("binomial", (found,), count, prob)[0]
+    return ts.where(flipped, n - drawn, drawn).to(prob.dtype).reshape(chances.shape)
+
+
+@wrap_torch_function(lambda count, prob, generator=None: (count, prob))
+def binomial(count: Tensor, prob: Tensor, generator: Any = None) -> Tensor:
+    """Binomial variates of ``count`` trials with probability ``prob``, which broadcast; prob's dtype.
+
+    ``RuntimeError`` for a count that is negative or a probability outside [0, 1]. It waits for the device.
+    """
+    _checked_real("binomial", prob)
+    drawn = _draw_binomial(count.detach(), prob.detach(), generator)
+    return underived("binomial", (drawn,), count, prob)[0]

@@ -7,6 +7,7 @@ from typing import Any
 import tesserack as ts
 from tesserack import Tensor
 from tesserack.autograd import Function
+from tesserack.library.whole_operator import whole_operator
 
 __all__ = ["LARGEST_TOTAL", "Shares"]
 
@@ -15,6 +16,9 @@ _TERMS = 4096
 _EPS = 1e-17
 
 
+@whole_operator(
+    "tesserack_random::beta_slope", "(Tensor x, Tensor a, Tensor b) -> Tensor", lambda x, *_: ts.empty_like(x)
+)
 def _slope(x: Tensor, a: Tensor, b: Tensor) -> Tensor:
     """(dx / da) / (1 - x) of beta variates x at a fixed probability, in float64.
 

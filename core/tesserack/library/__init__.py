@@ -274,15 +274,26 @@ def _adopt_compiled() -> None:
             _operators.setdefault(name, CompiledOp(name, schema, doc))
 
 
-# Operators that a program which was saved may name before anybody here has called them: where those of a namespace are
-# made.
-_MADE_LATER = {"tesserack_fft": ("tesserack.ops.fft._transform", "operator")}
+# Operators that a program which was saved may name before anybody here has called them: the modules of a namespace.
+_MADE_LATER = {
+    "tesserack_fft": ("tesserack.ops.fft._transform",),
+    "tesserack_special": ("tesserack.ops.special._incomplete_gamma", "tesserack.ops.special._polynomials"),
+    "tesserack_random": ("tesserack.distributions._samplers", "tesserack.distributions._simplex_gradient"),
+}
+_makers: dict[str, Callable[[], CustomOp]] = {}
+
+
+def make_when_asked(name: str, make: Callable[[], CustomOp]) -> None:
+    """Note who makes the operator of that name, for those who ask for it before it was called."""
+    _makers[name] = make
 
 
 def _make_later(space: str) -> None:
     if space in _MADE_LATER:
-        module, function = _MADE_LATER[space]
-        getattr(importlib.import_module(module), function)()
+        for module in _MADE_LATER[space]:
+            importlib.import_module(module)
+        for name in [name for name in _makers if name.startswith(f"{space}::")]:
+            _makers[name]()
 
 
 def get(name: str) -> CustomOp:

@@ -10,6 +10,7 @@ import tesserack as ts
 from tesserack import Tensor
 from tesserack._tensor import return_types
 from tesserack.autograd._underived import underived
+from tesserack.library.whole_operator import is_looked_on
 from tesserack.ops.results import deliver
 
 __all__ = ["histogram", "histogramdd"]
@@ -50,6 +51,13 @@ def _limits(op: str, columns: Tensor, range: Sequence[float] | None) -> list[tup
     return [(low - 0.5, high + 0.5) if low == high else (low, high) for low, high in pairs]
 
 
+def _limits_in_tensors(columns: Tensor) -> list[tuple[Tensor, Tensor]]:
+    """The outermost edges by the points, without asking for numbers."""
+    low, high = columns.amin(0), columns.amax(0)
+    half = ts.where(low == high, 0.5, 0.0).to(low.dtype)
+    return list(zip((low - half).unbind(), (high + half).unbind(), strict=True))
+
+
 def _count(n: int) -> Any:
     import builtins
 
@@ -73,7 +81,10 @@ def _edges(op: str, columns: Tensor, bins: Any, range: Sequence[float] | None) -
     for count in bins:
         if count < 1:
             raise RuntimeError(f"{op}: bins must be positive, got {count}")
-    limits = _limits(op, columns, range)
+    by_points = range is None and columns.shape[0] > 0
+    limits: list[Any] = (
+        _limits_in_tensors(columns) if by_points and is_looked_on(columns) else _limits(op, columns, range)
+    )
     spaced = [
         ts.linspace(low, high, int(bins[d]) + 1, dtype=columns.dtype, device=columns.device)
         for d, (low, high) in enumerate(limits)

@@ -201,10 +201,10 @@ void triangle_indices(const Tensor& out, int64_t row, int64_t col, int64_t offse
   raw_copy(out, ops::transpose(ops::nonzero(kept), 0, 1));
 }
 
-Scalar number_at_end(Scalar s, const char*) { return s; }
-Scalar number_at_end(const Tensor& t, const char* op) {
+Scalar number_at_end(Scalar s, const char*, Device) { return s; }
+Scalar number_at_end(const Tensor& t, const char* op, Device made) {
   TS_CHECK(t.ndim() == 0, op, " only supports 0-dimensional start and end tensors, got one of shape ", t.sizes());
-  return scalar_in(t);
+  return made.is_meta() && t.device().is_meta() ? Scalar(0) : scalar_in(t);
 }
 
 template <class T> using End = std::conditional_t<std::is_same_v<T, Tensor>, const Tensor&, T>;
@@ -212,15 +212,31 @@ template <class T> using End = std::conditional_t<std::is_same_v<T, Tensor>, con
 template <class A, class B>
 Tensor linspace_between(End<A> start, End<B> end, int64_t steps, DType dtype, Device device, bool) {
   static const Op linspace("linspace");
-  return linspace(number_at_end(start, "linspace"), number_at_end(end, "linspace"), steps, dtype, device, false);
+  return linspace(number_at_end(start, "linspace", device), number_at_end(end, "linspace", device), steps, dtype,
+                  device, false);
 }
 template <class A, class B>
 Tensor logspace_between(End<A> start, End<B> end, int64_t steps, double base, DType dtype, Device device, bool) {
   static const Op logspace("logspace");
-  return logspace(number_at_end(start, "logspace"), number_at_end(end, "logspace"), steps, base, dtype, device, false);
+  return logspace(number_at_end(start, "logspace", device), number_at_end(end, "logspace", device), steps, base, dtype,
+                  device, false);
 }
 
 #define OPTIONS "*, ScalarType? dtype=None, Device? device=None, bool requires_grad=False"
+
+// Their ends stay unknown until the graph that holds them runs.
+template <class A, class B> void declare_between(const char* overload, const char* ends) {
+  def(concat("linspace.", overload, "(", ends, ", int steps, " OPTIONS ") -> Tensor").c_str())
+      .body<linspace_between<A, B>>()
+      .facts("leaf")
+      .function_only()
+      .doc("linspace between ends of which some are in 0-d tensors, to which no gradient flows.");
+  def(concat("logspace.", overload, "(", ends, ", int steps, float base=10.0, " OPTIONS ") -> Tensor").c_str())
+      .body<logspace_between<A, B>>()
+      .facts("leaf")
+      .function_only()
+      .doc("logspace between exponents of which some are in 0-d tensors, to which no gradient flows.");
+}
 
 } // namespace
 
@@ -243,36 +259,9 @@ TS_OPERATORS(range) {
       .function_only()
       .out()
       .doc("start, start + step, ... before end. RuntimeError when step is 0 or points away from end.");
-  def("linspace.Tensor_Tensor(Tensor start, Tensor end, int steps, " OPTIONS ") -> Tensor")
-      .body<linspace_between<Tensor, Tensor>>()
-      .facts("leaf")
-      .function_only()
-      .doc("Between the numbers in two 0-d tensors, to which no gradient flows.");
-  def("linspace.Tensor_Scalar(Tensor start, Scalar end, int steps, " OPTIONS ") -> Tensor")
-      .body<linspace_between<Tensor, Scalar>>()
-      .facts("leaf")
-      .function_only()
-      .doc("From the number in a 0-d tensor, to which no gradient flows.");
-  def("linspace.Scalar_Tensor(Scalar start, Tensor end, int steps, " OPTIONS ") -> Tensor")
-      .body<linspace_between<Scalar, Tensor>>()
-      .facts("leaf")
-      .function_only()
-      .doc("To the number in a 0-d tensor, to which no gradient flows.");
-  def("logspace.Tensor_Tensor(Tensor start, Tensor end, int steps, float base=10.0, " OPTIONS ") -> Tensor")
-      .body<logspace_between<Tensor, Tensor>>()
-      .facts("leaf")
-      .function_only()
-      .doc("Between exponents in two 0-d tensors, to which no gradient flows.");
-  def("logspace.Tensor_Scalar(Tensor start, Scalar end, int steps, float base=10.0, " OPTIONS ") -> Tensor")
-      .body<logspace_between<Tensor, Scalar>>()
-      .facts("leaf")
-      .function_only()
-      .doc("From the exponent in a 0-d tensor, to which no gradient flows.");
-  def("logspace.Scalar_Tensor(Scalar start, Tensor end, int steps, float base=10.0, " OPTIONS ") -> Tensor")
-      .body<logspace_between<Scalar, Tensor>>()
-      .facts("leaf")
-      .function_only()
-      .doc("To the exponent in a 0-d tensor, to which no gradient flows.");
+  declare_between<Tensor, Tensor>("Tensor_Tensor", "Tensor start, Tensor end");
+  declare_between<Tensor, Scalar>("Tensor_Scalar", "Tensor start, Scalar end");
+  declare_between<Scalar, Tensor>("Scalar_Tensor", "Scalar start, Tensor end");
   def("linspace(Scalar start, Scalar end, int steps, " OPTIONS ") -> Tensor")
       .rule<linspace_rule>()
       .computation<linspace>(kRangeCode)

@@ -274,13 +274,7 @@ void declare_pinv() {
       .gradient(pinv_gradient)
       .hidden()
       .doc(kDoc);
-  def("linalg_pinv.atol_rtol_float(Tensor self, *, float? atol=None, float? rtol=None, bool hermitian=False) -> Tensor")
-      .facts("stored:none")
-      .body<pinv>()
-      .out()
-      .hidden()
-      .in("linalg")
-      .doc(kDoc);
+  // Those of tensors first: a tensor without dims is a number, too.
   def("linalg_pinv.atol_rtol_tensor(Tensor self, *, Tensor? atol=None, Tensor? rtol=None, bool hermitian=False) -> "
       "Tensor")
       .body<pinv_tensors>()
@@ -288,14 +282,21 @@ void declare_pinv() {
       .hidden()
       .in("linalg")
       .doc(kDoc);
-  def("linalg_pinv(Tensor self, float rcond, bool hermitian=False) -> Tensor")
-      .body<pinv_rcond>()
+  def("linalg_pinv.atol_rtol_float(Tensor self, *, float? atol=None, float? rtol=None, bool hermitian=False) -> Tensor")
+      .facts("stored:none")
+      .body<pinv>()
       .out()
       .hidden()
       .in("linalg")
       .doc(kDoc);
   def("linalg_pinv.rcond_tensor(Tensor self, Tensor rcond, bool hermitian=False) -> Tensor")
       .body<pinv_rcond_tensor>()
+      .out()
+      .hidden()
+      .in("linalg")
+      .doc(kDoc);
+  def("linalg_pinv(Tensor self, float rcond, bool hermitian=False) -> Tensor")
+      .body<pinv_rcond>()
       .out()
       .hidden()
       .in("linalg")
@@ -309,14 +310,6 @@ void declare_pinv() {
 void declare_rank() {
   constexpr const char* kDoc =
       "How many singular values of A (..., m, n) are greater than max(atol, rtol * the largest).";
-  def("linalg_matrix_rank.atol_rtol_float(Tensor self, *, float? atol=None, float? rtol=None, bool hermitian=False) -> "
-      "Tensor")
-      .facts("stored:none autocast:float32/-")
-      .body<matrix_rank>()
-      .out()
-      .hidden()
-      .in("linalg")
-      .doc(kDoc);
   def("linalg_matrix_rank.atol_rtol_tensor(Tensor input, *, Tensor? atol=None, Tensor? rtol=None, bool "
       "hermitian=False) -> Tensor")
       .body<matrix_rank_tensors>()
@@ -324,8 +317,10 @@ void declare_rank() {
       .hidden()
       .in("linalg")
       .doc(kDoc);
-  def("linalg_matrix_rank(Tensor self, float tol, bool hermitian=False) -> Tensor")
-      .body<matrix_rank_tol>()
+  def("linalg_matrix_rank.atol_rtol_float(Tensor self, *, float? atol=None, float? rtol=None, bool hermitian=False) -> "
+      "Tensor")
+      .facts("stored:none autocast:float32/-")
+      .body<matrix_rank>()
       .out()
       .hidden()
       .in("linalg")
@@ -346,6 +341,12 @@ void declare_rank() {
       .in("linalg")
       .doc(kCond);
   def("linalg_cond.p_str(Tensor self, str p) -> Tensor").body<cond_named>().out().hidden().in("linalg").doc(kCond);
+  def("linalg_matrix_rank(Tensor self, float tol, bool hermitian=False) -> Tensor")
+      .body<matrix_rank_tol>()
+      .out()
+      .hidden()
+      .in("linalg")
+      .doc(kDoc);
 }
 
 } // namespace

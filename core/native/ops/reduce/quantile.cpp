@@ -68,13 +68,10 @@ void check_quantile(const Tensor& self, const Tensor& q, const char* op) {
 }
 
 template <bool ignore_nan>
-Tensor quantile(const Tensor& self, const Tensor& q, OptionalDim dim, bool keepdim, const char* interpolation) {
+Tensor within_range(const Tensor& self, const Tensor& q, OptionalDim dim, bool keepdim, const char* interpolation) {
   const char* op = ignore_nan ? "nanquantile" : "quantile";
   check_quantile(self, q, op);
   Between how = between(interpolation, op);
-  if (!self.device().is_meta() && q.numel())
-    TS_CHECK(raw_truth(ops::all(ops::logical_and(ops::ge(q, Scalar(0)), ops::le(q, Scalar(1))))), op,
-             ": q values must be in the range [0, 1]");
   static const Op movedim("movedim.int");
   bool along = dim && self.ndim() > 0;
   int64_t d = wrap_dim(dim.value_or(0), self.ndim(), op), last = -1, front = 0;
@@ -86,12 +83,23 @@ Tensor quantile(const Tensor& self, const Tensor& q, OptionalDim dim, bool keepd
   return q.ndim() ? out : ops::select(out, front, front);
 }
 
+// Fake tensors have no values to look at.
+template <bool ignore_nan>
+Tensor quantile(const Tensor& self, const Tensor& q, OptionalDim dim, bool keepdim, const char* interpolation) {
+  const char* op = ignore_nan ? "nanquantile" : "quantile";
+  check_quantile(self, q, op);
+  if (!self.device().is_meta() && q.numel() && q->storage)
+    TS_CHECK(raw_truth(ops::all(ops::logical_and(ops::ge(q, Scalar(0)), ops::le(q, Scalar(1))))), op,
+             ": q values must be in the range [0, 1]");
+  return within_range<ignore_nan>(self, q, dim, keepdim, interpolation);
+}
+
 template <bool ignore_nan>
 Tensor quantile_number(const Tensor& self, double q, OptionalDim dim, bool keepdim, const char* interpolation) {
   const char* op = ignore_nan ? "nanquantile" : "quantile";
   TS_CHECK(q >= 0 && q <= 1, op, ": q must be in the range [0, 1] but got ", q);
   DType t = is_floating(self.dtype()) ? self.dtype() : DType::Float32;
-  return quantile<ignore_nan>(self, filled({}, Scalar(q), t, self.device()), dim, keepdim, interpolation);
+  return within_range<ignore_nan>(self, filled({}, Scalar(q), t, self.device()), dim, keepdim, interpolation);
 }
 
 template <bool ignore_nan> void declare_quantile(const char* name, const char* doc) {

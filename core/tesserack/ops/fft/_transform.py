@@ -18,11 +18,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import tesserack as ts
 from tesserack import _native
-from tesserack._tensor.subclass import has_no_memory
-from tesserack.aten.modes import stack
 from tesserack.autograd import Function
 from tesserack.autograd._whole import whole
-from tesserack.library import custom_op
+from tesserack.library.whole_operator import is_looked_on, whole_operator
 from tesserack.ops.fft import _device, _mkl
 
 if TYPE_CHECKING:
@@ -30,9 +28,8 @@ if TYPE_CHECKING:
     from types import ModuleType
 
     from tesserack import Tensor
-    from tesserack.library import CustomOp
 
-__all__ = ["Map", "apply", "operator"]
+__all__ = ["Map", "apply"]
 
 NAME = "tesserack_fft::transform"
 _ADJOINT = {"c2c": "c2c", "r2f": "f2r", "f2r": "r2f", "r2c": "h2r", "h2r": "r2c", "c2r": "r2h", "r2h": "c2r"}
@@ -189,22 +186,26 @@ def _direct(map: Map, array: Any) -> Any:
     return getattr(lib, f"{name}n")(array, map.sizes, map.dims, norm=norm, **threads)
 
 
-def _is_answered_for(x: Tensor) -> bool:
-    # Of plain tensors no address is asked, which would end a compiled graph.
-    return type(x) is not ts.Tensor and not isinstance(x, ts.nn.Parameter) and has_no_memory(x)
+def _setup(ctx: Any, inputs: Any, output: Any) -> None:
+    ctx.map = _read(inputs[0], inputs[1:])
+
+
+@whole_operator(
+    NAME,
+    "(Tensor x, str kind, int[] dims, int[] sizes, int[] given, int[] result, bool forward, float scale) -> Tensor",
+    lambda x, *parts: _outline(_read(x, parts), x),
+    (lambda ctx, grad: (apply(ctx.map.adjoint(), grad), *[None] * len(Map._fields)), _setup),
+)
+def _as_operator(x: Tensor, *parts: Any) -> Tensor:
+    return _computed(_read(x, parts), x)
 
 
 def _compute(map: Map, x: Tensor) -> Tensor:
-    # Who looks on, writes down, or answers for the tensor, sees one operator.
-    if stack() or _native._is_tracing() or _is_answered_for(x):
-        found: Tensor = operator()(x, *map)
-        return found
-    return _computed(map, x)
+    found: Tensor = _as_operator(x, *map) if is_looked_on(x) else _computed(map, x)
+    return found
 
 
 def _computed(map: Map, x: Tensor) -> Tensor:
-    if x.is_meta:
-        return _outline(map, x)
     if not x.numel() or 0 in map.result:
         return _outline(map, x).zero_()
     if _device.is_available(x):
@@ -233,21 +234,6 @@ def _compute_on_host(x: Tensor, parts: tuple[Any, ...]) -> Tensor:
     found = ts.from_numpy(_contiguous(_resized(found, map.dims, map.result)))
     dtype = x.dtype.to_real() if map.to_real else x.dtype.to_complex()
     return found if found.dtype is dtype and found.device == x.device else found.to(x.device, dtype)
-
-
-@functools.cache
-def operator() -> CustomOp:
-    """The map as an operator, for modes, tracers and tensors without memory."""
-    schema = "(Tensor x, str kind, int[] dims, int[] sizes, int[] given, int[] result, bool forward, float scale)"
-    made = custom_op(
-        NAME, lambda x, *parts: _computed(_read(x, parts), x), mutates_args=(), schema=f"{schema} -> Tensor"
-    )
-    made.register_fake(lambda x, *parts: _outline(_read(x, parts), x))
-    made.register_autograd(
-        lambda ctx, grad: (apply(ctx.map.adjoint(), grad), *[None] * len(Map._fields)),
-        setup_context=lambda ctx, inputs, output: setattr(ctx, "map", _read(inputs[0], inputs[1:])),
-    )
-    return made  # type: ignore[no-any-return]
 
 
 def _read(x: Tensor, parts: Sequence[Any]) -> Map:

@@ -109,9 +109,9 @@ def gaussian(
     return _window("gaussian", values, M, sym, dtype, layout, device, requires_grad)
 
 
-def _bessel(x: Tensor) -> Tensor:
-    """The modified Bessel function I0 over exp(x), by its integral: the trapezoidal rule converges geometrically."""
-    points = 32 + 2 * int(float(x.abs().max()))
+def _bessel(x: Tensor, most: float) -> Tensor:
+    """The modified Bessel function I0 over exp(x), x up to ``most``, by trapezoids of its integral."""
+    points = 32 + 2 * int(most)
     angles = ts.arange(points, dtype=ts.float64, device=x.device) * (2 * math.pi / points)
     return ts.exp(x.unsqueeze(-1) * (angles.cos() - 1)).mean(-1)
 
@@ -133,7 +133,11 @@ def kaiser(
     def values(k: Tensor, n: int) -> Tensor:
         x = 2 * k / (n - 1) - 1
         at = beta * ts.sqrt(ts.clamp(1 - x * x, min=0.0))
-        return _bessel(at) / _bessel(ts.tensor([beta], dtype=ts.float64, device=k.device)) * ts.exp(at - beta)
+        return (
+            _bessel(at, beta)
+            / _bessel(ts.full((1,), beta, dtype=ts.float64, device=k.device), beta)
+            * ts.exp(at - beta)
+        )
 
     return _window("kaiser", values, M, sym, dtype, layout, device, requires_grad)
 

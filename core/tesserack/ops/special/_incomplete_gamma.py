@@ -7,10 +7,12 @@ from typing import Any
 import tesserack as ts
 from tesserack import Tensor
 from tesserack.autograd import Function
+from tesserack.library.whole_operator import is_looked_on, whole_operator
 from tesserack.ops.results import deliver
 
 __all__ = ["gammainc", "gammaincc", "igamma", "igammac"]
 
+_NOT_BY_FIRST = "gammainc: the gradient by the first argument is not implemented; detach it"
 _EPS = 1e-16
 _MANY = 200_000  # steps; about as many as the root of the parameter are needed
 
@@ -50,6 +52,24 @@ def _fraction(a: Tensor, x: Tensor) -> Tensor:
     return h
 
 
+def _setup(ctx: Any, inputs: Any, output: Any) -> None:
+    ctx.save_for_backward(*inputs[:2])
+    ctx.upper = inputs[2]
+
+
+def _backward(ctx: Any, grad: Tensor) -> Any:
+    if ctx.needs_input_grad[0]:
+        raise NotImplementedError(_NOT_BY_FIRST)
+    a, x = ctx.saved_tensors
+    return None, grad * _density(a, x, ctx.upper), None
+
+
+@whole_operator(
+    "tesserack_special::incomplete_gamma",
+    "(Tensor a, Tensor x, bool upper) -> Tensor",
+    lambda a, x, upper: a.new_empty(ts.broadcast_shapes(a.shape, x.shape)),
+    (_backward, _setup),
+)
 def _evaluate(a: Tensor, x: Tensor, upper: bool) -> Tensor:
     """P(a, x), or Q(a, x) for ``upper``, of float64 tensors of one shape."""
     a, x = ts.broadcast_tensors(a, x)
@@ -79,7 +99,8 @@ class _IncompleteGamma(Function):
         ctx.set_materialize_grads(False)
         ctx.upper = upper
         dtype = ts.result_type(a, x)
-        return _evaluate(a.detach().double(), x.detach().double(), upper).to(dtype)
+        found: Tensor = _evaluate(a.detach().double(), x.detach().double(), upper).to(dtype)
+        return found
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor | None) -> Any:
@@ -87,7 +108,7 @@ class _IncompleteGamma(Function):
         if grad is None:
             return None, None, None
         if ctx.needs_input_grad[0]:
-            raise NotImplementedError("gammainc: the gradient by the first argument is not implemented; detach it")
+            raise NotImplementedError(_NOT_BY_FIRST)
         return None, grad * _density(a, x, ctx.upper), None
 
     @staticmethod
@@ -115,7 +136,10 @@ def _apply(name: str, input: Tensor, other: Tensor, upper: bool, out: Tensor | N
         raise RuntimeError(f"{name}: expected tensors on one device, got {input.device} and {other.device}")
     if not ts.result_type(input, other).is_floating_point:
         input = input.to(ts.get_default_dtype())
-    result: Tensor = _IncompleteGamma.apply(input, other, upper)
+    if is_looked_on(input, other):  # the operator has its gradient, also in programs that were saved
+        result = _evaluate(input.double(), other.double(), upper).to(ts.result_type(input, other))
+    else:
+        result = _IncompleteGamma.apply(input, other, upper)
     return deliver(name, result, out)
 
 
