@@ -21,6 +21,7 @@ class Program(nn.Module):
     def __init__(self, f: Callable[..., Any]) -> None:
         super().__init__()
         self.f, self.count, self.log = f, 0, []
+        self.state, self.held = ts.zeros(3), [ts.zeros(3)]
         self.l = nn.Linear(3, 3)
         self.register_buffer("b", ts.zeros(3))
 
@@ -55,6 +56,16 @@ def attribute(m: Any, x: Any) -> Any:
     return x
 
 
+def state(m: Any, x: Any) -> Any:
+    m.state = m.state + x  # decides
+    return m.state
+
+
+def state_in_list(m: Any, x: Any) -> Any:
+    m.held[0] = m.held[0] + x
+    return m.held[0]
+
+
 def replaced(m: Any, x: Any) -> Any:
     m.l.weight = nn.Parameter(m.l.weight * 2)
     return m.l(x)
@@ -68,9 +79,8 @@ REFUSED = {
     "mask": (lambda m, x: x[x > 0], "sizes of a result follow from values"),  # decides
     "nonzero": (lambda m, x: x.nonzero(), "custom_op"),  # decides
     "numpy": (lambda m, x: ts.tensor(np.asarray(x)), "NumPy"),  # decides
-    "count": (count, "register_buffer"),
-    "append": (append, "attribute log"),
-    "attribute": (attribute, "attribute cache"),
+    "state": (state, "attribute state is read and assigned anew"),
+    "state in a list": (state_in_list, "attribute held is read and assigned anew"),
     "parameter": (replaced, "parameter weight of l"),
     "object": (lambda m, x: {"x": object()}, "register_dataclass"),
 }
@@ -88,6 +98,51 @@ def test_refused_with_the_line_and_a_way_out(name: str) -> None:
     assert line is None or f"line {line}" in str(error.value)
     assert model.count == 0 and model.log == [] and model.__dict__.keys() == before.keys()
     assert not model.b.any() and model.l.weight is before["_modules"]["l"].weight
+
+
+@pytest.mark.parametrize(("f", "name"), [(count, "count"), (append, "log"), (attribute, "cache")])
+def test_attributes_that_are_assigned_are_let_go_with_a_warning(f: Any, name: str) -> None:
+    model, x = Program(f), ts.ones(4, 3)
+    before = {**model.__dict__}
+    with pytest.warns(UserWarning, match=rf"attribute {name} is assigned"):
+        program = export(model, (x,))
+    assert model.count == 0 and model.log == [] and model.__dict__.keys() == before.keys()
+    for value in (x, x * 3):
+        assert ts.equal(program.module()(value), f(model, value))
+
+
+class Kept(nn.Module):
+    """Keeps its weights for those who look at them, in a submodule and in a dict, as attention does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = Program(attribute)
+        self.inner.cache = None
+        self.seen: dict[str, Any] = {}
+
+    def forward(self, x: Any) -> Any:
+        self.seen["weights"] = self.inner(x).softmax(-1)
+        return self.seen["weights"] + self.inner.cache
+
+
+@pytest.mark.filterwarnings("ignore:export. the attribute")
+def test_what_is_assigned_is_read_after_it() -> None:
+    model, x = Kept(), ts.randn(4, 3)
+    run = export(model, (x,)).module()
+    assert model.inner.cache is None and model.seen == {}
+    assert ts.equal(run(x * 2), model(x * 2))
+
+
+@pytest.mark.filterwarnings("ignore:nn.utils.weight_norm is deprecated")
+@pytest.mark.parametrize("norm", [nn.utils.weight_norm, nn.utils.spectral_norm])
+def test_weights_that_hooks_assign_are_computed_each_time(norm: Any) -> None:
+    model, x = nn.Sequential(norm(nn.Linear(3, 3)), nn.ReLU()).eval(), ts.randn(2, 3)
+    run = export(model, (x,)).module()
+    with ts.no_grad():
+        for parameters in (model.parameters(), run.parameters()):
+            for p in parameters:
+                p.mul_(p + 2)
+    assert ts.equal(run(x), model(x))
 
 
 def _within(f: Any, line: int) -> bool:

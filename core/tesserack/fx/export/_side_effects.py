@@ -1,9 +1,15 @@
-"""What a program assigns to its modules while it is exported: buffers are results, anything else is an error."""
+"""What a program assigns to its modules while it is exported: buffers are results, other attributes are let go.
+
+A graph assigns no attributes of Python: it is right where the program assigns them before it reads them, or only
+counts. What was a tensor that the graph computes with is state, which a graph would never change: that is refused.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+import sys
+import warnings
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
 
 from tesserack import Tensor
 from tesserack.fx.experimental.proxy_tensor import shown_frames, user_frames
@@ -15,13 +21,24 @@ __all__ = ["SideEffects"]
 _SKIPPED = frozenset({"_parameters", "_buffers", "_modules", "training"})
 
 
+_HOOKS = "tesserack.nn.utils"  # which assign weights that they make of parameters, each time anew
+
+
+class _Change(NamedTuple):
+    name: str  # with the path of its module
+    line: str
+    before: list[Tensor]  # that it was, or held
+    by_hook: bool
+
+
 class SideEffects:
-    """As a context: notes what is assigned, puts it back at the end, and raises for what is no buffer."""
+    """As a context: notes what is assigned and puts it back at the end. Parameters that are assigned are an error."""
 
     def __init__(self, module: Module) -> None:
         self.modules = [(name, m) for name, m in module.named_modules()]
         self.lines: dict[tuple[int, str], str] = {}
-        self._assigned: list[tuple[str, Any]] = []
+        self.changes: list[_Change] = []
+        self._hooked: set[tuple[int, str]] = set()
 
     def __enter__(self) -> SideEffects:
         self._before = [(_state(m), {**m._buffers}, {**m._parameters}) for _, m in self.modules]
@@ -31,6 +48,8 @@ class SideEffects:
         def noting(module: Module, name: str, value: Any) -> None:
             frames = user_frames()
             lines[id(module), name] = shown_frames(frames[-1:])
+            if sys._getframe(1).f_globals.get("__name__", "").startswith(_HOOKS):
+                self._hooked.add((id(module), name))
             original(module, name, value)
 
         setattr(Module, "__setattr__", noting)  # noqa: B010  (a method, which mypy holds constant)
@@ -56,6 +75,30 @@ class SideEffects:
                     found.append((f"{name}.{key}" if name else key, value))
         return found
 
+    def settle(self, read: Iterable[Tensor]) -> None:
+        """Warn of what the graph does not assign. ``read``: the tensors that it computes with besides its inputs.
+
+        Raises:
+            ExportError: for an attribute whose tensor is one of those.
+        """
+        known = {id(tensor) for tensor in read}
+        state = [change for change in self.changes if any(id(tensor) in known for tensor in change.before)]
+        if state:
+            told = (
+                f"export: the attribute {change.name} is read and assigned anew, which an exported program does not "
+                f"do: register it as a buffer (register_buffer)\n{change.line}".rstrip()
+                for change in state
+            )
+            raise ExportError("\n".join(told))
+        for change in self.changes:
+            if not change.by_hook:
+                warnings.warn(
+                    f"export: the attribute {change.name} is assigned or changed while the program runs, which the "
+                    "exported program does not do: for state register a buffer (register_buffer), else leave it out "
+                    f"while tesserack.compiler.is_exporting()\n{change.line}".rstrip(),
+                    stacklevel=2,
+                )
+
     def _changes(self, path: str, m: Module, state: dict[str, Any], parameters: dict[str, Any]) -> list[str]:
         problems = []
         now = _state(m)
@@ -63,11 +106,8 @@ class SideEffects:
             if key in state and key in now and _unchanged(state[key], now[key]):
                 continue
             shown = f"{path}.{key}" if path else key
-            problems.append(
-                f"export: the attribute {shown} was assigned or changed while the program ran, which an exported "
-                f"program does not do: register it as a buffer (register_buffer), or leave it out while "
-                f"tesserack.compiler.is_exporting()\n{self.lines.get((id(m), key), '')}".rstrip()
-            )
+            line = self.lines.get((id(m), key), "")
+            self.changes.append(_Change(shown, line, _tensors(state.get(key)), (id(m), key) in self._hooked))
             _restore(m, key, state)
         for key, value in m._parameters.items():
             if value is not parameters.get(key):
@@ -94,6 +134,12 @@ def _contents(value: Any) -> Any:
     if isinstance(value, dict):
         return {**value}
     return [*value] if isinstance(value, (list, set)) else None
+
+
+def _tensors(before: tuple[Any, Any] | None) -> list[Tensor]:
+    value, contents = before or (None, None)
+    held = [*contents.values()] if isinstance(contents, dict) else contents or []
+    return [x for x in (value, *held) if isinstance(x, Tensor)]
 
 
 def _unchanged(before: tuple[Any, Any], now: tuple[Any, Any]) -> bool:

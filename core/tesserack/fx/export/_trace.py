@@ -190,6 +190,7 @@ def trace(program: Program, sizes: dict[tuple[int, int], int]) -> Trace:
         flat, out_spec = tree_flatten(program.module(*args, **kwargs))
         nodes = [_result(tracer, x) for x in flat]
         assigned = [(name, tracer.node_of(x)) for name, x in effects.buffers(tracer.is_form)]
+    effects.settle(tensor for _, tensor, _ in tracer.found)
     mode.shown_sizes = None
     if ts.get_rng_state().tolist() != state:
         raise ExportError(
