@@ -150,7 +150,9 @@ private:
       Id id = value_id();
       list.push_back(id);
       skip_space();
-      if (at_ < text_.size() && text_[at_] != ':' && text_[at_] != ',' && text_[at_] != ')') {
+      if (at_ < text_.size() && text_[at_] == '"') {
+        g_.values[id].name = g_.intern(quoted());
+      } else if (at_ < text_.size() && text_[at_] != ':' && text_[at_] != ',' && text_[at_] != ')') {
         std::string_view name = word("a name");
         if (name.ends_with(':')) name.remove_suffix(1), --at_;
         g_.values[id].name = g_.intern(name);

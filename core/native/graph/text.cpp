@@ -9,6 +9,8 @@
 // parts of a composite operator stand in braces behind it.
 #include "graph/graph.h"
 #include "runtime/backend.h"
+#include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <cmath>
 
@@ -34,6 +36,13 @@ std::string quoted(std::string_view s) {
       out += c;
   }
   return out + '"';
+}
+
+// Names of modules may hold what words do not: blanks, hyphens.
+std::string as_word(std::string_view s) {
+  bool plain =
+      !s.empty() && std::ranges::all_of(s, [](unsigned char c) { return std::isalnum(c) || c == '_' || c == '.'; });
+  return plain ? std::string(s) : quoted(s);
 }
 
 class Printer {
@@ -65,7 +74,7 @@ private:
       out_ += concat('%', list[k]);
       if (shown[list[k]]) continue; // the same tensor given twice
       shown[list[k]] = true;
-      if (uint32_t name = g_.values[list[k]].name; name != kNone) out_ += concat(' ', g_.strings[name]);
+      if (uint32_t name = g_.values[list[k]].name; name != kNone) out_ += ' ' + as_word(g_.strings[name]);
       out_ += ": " + type(list[k]);
       if (captures && g_.constant[k]) out_ += " const";
     }

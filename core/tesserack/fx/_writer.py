@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import enum
 import importlib
+import keyword
 import math
 import os
 import re
@@ -301,7 +302,11 @@ def format_target(base: str, path: str) -> str:
     'getattr(self.layers, "0").weight'
     """
     for part in path.split("."):
-        base = f"{base}.{part}" if part.isidentifier() else f'getattr({base}, "{part}")'
+        if part.isidentifier() and not keyword.iskeyword(part):
+            base = f"{base}.{part}"
+        else:
+            shown = part.replace("\\", "\\\\").replace('"', '\\"')
+            base = f'getattr({base}, "{shown}")'
     return base
 
 

@@ -114,6 +114,7 @@ class _Tracer(PythonKeyTracer):
         with disabled_modes():
             fake = self.mode.from_tensor(tensor)
         node = self.placeholder(name, fake)
+        node.target = node.name  # each has one of its own, as arguments have, whatever modules are called
         self.track(tensor, node)
         return node
 
