@@ -4,6 +4,7 @@
 #include "dispatch/op_handles.h"
 #include "dispatch/operator.h"
 #include "extend/pending_bits.h"
+#include "python/graph/traced_size.h"
 #include "python/tensor/interop.h"
 #include "python/tensor/items.h"
 #include "runtime/backend.h"
@@ -183,6 +184,56 @@ PyRef storage_numbers(PyObject* data, DType dtype) {
   return checked(PyObject_CallMethod(data, "_storage_numbers", "O", wanted));
 }
 
+int g_lift_key = -1;
+PyObject* g_lift = nullptr; // called with a new tensor where this thread's calls come to the key
+
+bool is_lifting() {
+  const ThreadState& state = thread_state();
+  return g_lift_key >= 0 && (state.include & ~state.exclude & key_bit(g_lift_key));
+}
+
+// A tensor of numbers that the program gives is no operator's result: whoever watches operators is shown it here.
+PyObject* lifted(Tensor t) {
+  PyObject* made = wrap(std::move(t));
+  if (!is_lifting()) return made;
+  PyRef held = PyRef::steal(made);
+  return checked(PyObject_CallOneArg(g_lift, made)).release();
+}
+
+// --- tensors in lists, before those who look on: numbers there would be constants of graphs ------------------------
+
+bool holds_tensor(PyObject* data) {
+  if (is_tensor(data)) return true;
+  if (!PyList_Check(data) && !PyTuple_Check(data)) return false;
+  PyRef items = fast_sequence(data);
+  for (Py_ssize_t k = 0; k < PySequence_Fast_GET_SIZE(items.get()); ++k)
+    if (holds_tensor(PySequence_Fast_GET_ITEM(items.get(), k))) return true;
+  return false;
+}
+
+Tensor joined(const Target& target, size_t dim, Device device, PyObject* o) {
+  if (!holds_tensor(o)) {
+    PyRef numbers = PyRef::steal(lifted(construct_tensor(o, target.dtype, device)));
+    return tensor_of(numbers.get());
+  }
+  IntSpan rest = target.sizes.subspan(dim);
+  if (is_tensor(o)) {
+    Tensor t = ops::to_device(ops::to_dtype(detach(tensor_of(o)), target.dtype), device);
+    TS_CHECK_VALUE(t.numel() == 1 ? rest.empty() : same(t.sizes(), rest), "tensor: expected a block of shape ", rest,
+                   ", got ", t.sizes());
+    return rest.empty() ? ops::reshape(t, Dims{}) : t;
+  }
+  PyRef items = fast_sequence(o);
+  Py_ssize_t n = PySequence_Fast_GET_SIZE(items.get());
+  TS_CHECK_VALUE(!rest.empty() && n == rest[0], "expected sequence of length ", rest.empty() ? 0 : rest[0], " at dim ",
+                 dim, " (got ", n, ")");
+  std::vector<Tensor> parts;
+  for (Py_ssize_t k = 0; k < n; ++k) parts.push_back(joined(target, dim + 1, device, item_of(items.get(), k).get()));
+  return ops::stack(parts, int64_t{0});
+}
+
+bool is_looked_on(PyObject* data) { return (is_lifting() || is_tracing()) && holds_tensor(data); }
+
 } // namespace
 
 Tensor construct_tensor(PyObject* data, DType dtype, Device device) {
@@ -194,6 +245,7 @@ Tensor construct_tensor(PyObject* data, DType dtype, Device device) {
   Dims sizes = find_sizes(data);
   if (dtype == DType::Undefined) dtype = infer_dtype(data, 0);
   Target target = make_target(dtype, sizes);
+  if (is_looked_on(data)) return joined(target, 0, device, data);
   check_recordable(device, "a copy from the host");
   Tensor out = empty_tensor(sizes, dtype, device);
   char* at = out.data<char>();
@@ -230,9 +282,6 @@ struct Options {
   }
 };
 
-int g_lift_key = -1;
-PyObject* g_lift = nullptr; // called with a new tensor where this thread's calls come to the key
-
 // _set_lift(key, function)
 PyObject* set_lift(PyObject*, PyObject* args) {
   const char* key;
@@ -245,16 +294,6 @@ PyObject* set_lift(PyObject*, PyObject* args) {
     g_lift_key = found;
     return none();
   });
-}
-
-// A tensor of numbers that the program gives is no operator's result: whoever watches operators is shown it here.
-PyObject* lifted(Tensor t) {
-  PyObject* made = wrap(std::move(t));
-  if (g_lift_key < 0) return made;
-  const ThreadState& state = thread_state();
-  if (!(state.include & ~state.exclude & key_bit(g_lift_key))) return made;
-  PyRef held = PyRef::steal(made);
-  return checked(PyObject_CallOneArg(g_lift, made)).release();
 }
 
 PyObject* py_tensor(PyObject*, PyObject* args, PyObject* kwargs) {
@@ -273,7 +312,8 @@ PyObject* py_tensor(PyObject*, PyObject* args, PyObject* kwargs) {
     Tensor t = construct_tensor(o.data, dtype, device);
     if (o.pin_memory) t = pin_new(t);
     if (o.requires_grad) set_requires_grad(t, true);
-    return is_tensor(o.data) || is_numpy_array(o.data) ? wrap(std::move(t)) : lifted(std::move(t));
+    return is_tensor(o.data) || is_numpy_array(o.data) || is_looked_on(o.data) ? wrap(std::move(t))
+                                                                               : lifted(std::move(t));
   });
 }
 
@@ -287,7 +327,8 @@ PyObject* py_as_tensor(PyObject*, PyObject* args, PyObject* kwargs) {
     DType dtype = o.type();
     Tensor t = construct_as_tensor(o.data, dtype, o.place());
     if (is_numpy_array(o.data)) warn_read_only(t);
-    return is_tensor(o.data) || is_numpy_array(o.data) ? wrap(std::move(t)) : lifted(std::move(t));
+    return is_tensor(o.data) || is_numpy_array(o.data) || is_looked_on(o.data) ? wrap(std::move(t))
+                                                                               : lifted(std::move(t));
   });
 }
 
