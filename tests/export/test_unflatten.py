@@ -43,7 +43,9 @@ def test_parts_have_their_names_and_can_be_exchanged() -> None:
     tree = unflatten(export(model, (ts.ones(2, 3),)))
     names = [name for name, _ in tree.named_modules()]
     assert {"inner", "inner.0", "inner.1", "inner@1", "inner@1.0", "inner@1.1"} <= {*names}
-    assert tree.get_submodule("inner.0").weight is model.inner[0].weight
+    weight = tree.get_submodule("inner.0").weight
+    assert weight is not model.inner[0].weight and ts.equal(weight, model.inner[0].weight)  # state of its own
+    assert weight is tree.get_submodule("inner@1.0").weight
     assert [*dict(tree.named_parameters())] == ["inner.0.weight", "inner.0.bias"]
     tree.inner = nn.Identity()
     assert ts.allclose(tree(ts.ones(2, 3)), model.inner(ts.ones(2, 3) + 1))
@@ -60,3 +62,39 @@ def test_inputs_are_adapted() -> None:
     assert unflatten(program, Adapter())(ts.tensor([-1.0, 1.0]), ts.ones(3)).tolist() == [0, 1]
     with pytest.raises(NotImplementedError):
         unflatten(program, FlatArgsAdapter())(ts.ones(2), 1)
+
+
+class Counted(nn.Module):
+    def __init__(self, inner: nn.Module | None = None) -> None:
+        super().__init__()
+        self.inner = inner
+        self.buf = nn.Buffer(ts.ones(1))
+        self.hidden = nn.Buffer(ts.ones(1), persistent=False)
+
+    def forward(self, x: Any) -> Any:
+        self.buf.add_(1)
+        return x + self.buf * self.hidden if self.inner is None else self.inner(x * self.buf) - self.hidden
+
+
+class Mixed(nn.Module):
+    """Calls a module of a module before and after the module that calls it itself."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.outer = Counted(Counted())
+
+    def forward(self, x: Any) -> Any:
+        x = self.outer.inner(x + 1)
+        x = self.outer(x) + self.outer.buf
+        return self.outer.inner(x) + self.outer(x)
+
+
+def test_calls_from_elsewhere_and_state_that_is_written() -> None:
+    model, x = Mixed(), ts.ones(1)
+    program = export(model, (x,))
+    tree, other = unflatten(program), unflatten(program)
+    twice = Mixed()
+    expected = [float(twice(x)), float(twice(x))]
+    for each in (tree, other, program.module()):  # none counts for another
+        assert [float(each(x)), float(each(x))] == expected
+    assert {*tree.state_dict()} == {*model.state_dict()}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import operator
 from typing import Any
 
 from tesserack import _native, library
@@ -153,11 +154,15 @@ class OpOverloadPacket(_Single):
         """The function of one that takes other arguments than the operator here, or that is none here; else None."""
         from tesserack.aten.functions import FUNCTIONS
 
-        return FUNCTIONS.get(self.__name__) if self.namespace == "aten" else None
+        if self.namespace != "aten" or self.__name__.startswith("__"):
+            return None
+        return FUNCTIONS.get(self.__name__)
 
     def _find(self) -> Any:
         if self.namespace != "aten":
             return library.get(self._qualified_op_name)
+        if self.__name__.startswith("__"):  # as Python writes them: seen as what they are made of
+            return getattr(operator, self.__name__)
         target = self.adapted() or operators().get(self.__name__)
         if target is not None:
             return target
@@ -181,7 +186,7 @@ class _OpNamespace:
         self.name = name
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
+        if name.startswith("__") and (self.name != "aten" or name not in SCHEMAS):
             raise AttributeError(name)
         if self.name != "aten" and name not in library.in_namespace(self.name):
             raise AttributeError(f"'_OpNamespace' '{self.name}' object has no attribute '{name}'")

@@ -15,6 +15,8 @@ __all__ = ["CDIST_MODES", "SCHEMAS", "SIGNATURES"]
 
 CDIST_MODES = ("use_mm_for_euclid_dist_if_necessary", "use_mm_for_euclid_dist", "donot_use_mm_for_euclid_dist")
 
+_BITWISE = ("and", "or", "xor", "lshift", "rshift")  # as Python writes them, which ATen has too
+
 # As ATen declares them; what it ignores here has a default.
 SCHEMAS = {
     "embedding": "embedding(Tensor weight, Tensor indices, int padding_idx=-1, bool scale_grad_by_freq=False, "
@@ -50,6 +52,8 @@ SCHEMAS = {
     "cdist": "cdist(Tensor x1, Tensor x2, float p=2.0, int? compute_mode=None) -> Tensor",
     "_cdist_forward": "_cdist_forward(Tensor x1, Tensor x2, float p, int? compute_mode) -> Tensor",
     "tensordot": "tensordot(Tensor self, Tensor other, int[] dims_self, int[] dims_other) -> Tensor",
+    **{f"__{op}__": f"__{op}__.Tensor(Tensor self, Tensor other) -> Tensor" for op in _BITWISE},
+    **{f"__i{op}__": f"__i{op}__.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)" for op in _BITWISE},
 }
 
 

@@ -10,6 +10,7 @@ from tesserack import Tensor
 from tesserack.fx.export._errors import ExportError, place_of
 from tesserack.fx.export._merge import Difference, merge
 from tesserack.fx.export._ranges import InputCheck, Symbol, ValueRanges
+from tesserack.fx.export._related import tied
 from tesserack.fx.export._symbols import named_columns, sizes_at, symbols_of, trials
 from tesserack.fx.export._trace import Program, Trace, line_of, trace
 from tesserack.fx.export._try import differs
@@ -45,7 +46,7 @@ def program_of(module: Module, args: tuple[Any, ...], kwargs: dict[str, Any], na
     leaves, in_spec = tree_flatten((args, kwargs))
     hidden = {
         f"{path}.{name}" if path else name
-        for path, m in module.named_modules()
+        for path, m in module.named_modules(remove_duplicate=False)
         for name in m._non_persistent_buffers_set
     }
     held = {id(x) for x in (*module.parameters(), *module.buffers())}
@@ -84,6 +85,14 @@ def _keys(value: Any) -> list[str]:
 def leaf_names(inputs: dict[str, Any]) -> list[str]:
     """A name for each leaf of the inputs, by which placeholders are called."""
     found: list[str] = []
+    taken: dict[str, int] = {}
+
+    def unique(name: str) -> str:
+        while name in taken:
+            taken[name] += 1
+            name = f"{name}_{taken[name]}"
+        taken[name] = 0
+        return name
 
     def walk(value: Any, name: str) -> None:
         if isinstance(value, dict):
@@ -94,7 +103,7 @@ def leaf_names(inputs: dict[str, Any]) -> list[str]:
                 walk(item, f"{name}_{place}")
         else:
             keys = _keys(value)
-            found.extend(f"{name}_{key}" if key else name for key in keys)
+            found.extend(unique(f"{name}_{key}" if key else name) for key in keys)
 
     for name, value in inputs.items():
         walk(value, name)
@@ -134,6 +143,8 @@ def merged(program: Program, symbols: list[Symbol]) -> Trace:
     except _Varies as error:
         if not symbols:
             raise
+        if _tie(program, symbols):
+            return merged(program, symbols)
         guilty = [s for s in symbols if _alone_varies(program, symbols, s)]
         static = [s for s in guilty or symbols if s.auto]
         if static and all(s.auto for s in guilty):
@@ -141,6 +152,26 @@ def merged(program: Program, symbols: list[Symbol]) -> Trace:
             program.traces.clear()
             return merged(program, symbols)
         raise _specialized(guilty or symbols, symbols, error) from error.__cause__
+
+
+def _tie(program: Program, symbols: list[Symbol]) -> bool:
+    """Whether there are sizes without a name that vary together only: they are one symbol from then on."""
+    if sum(s.hint for s in symbols) == 0 or len(symbols) < 2:
+        return False
+
+    def takes(row: Sequence[int]) -> bool:
+        try:
+            program.traces.setdefault((*row,), _traced(program, symbols, row, False))
+        except _Varies:
+            return False
+        return True
+
+    found = tied(symbols, takes)
+    if len(found) == len(symbols):
+        return False
+    symbols[:] = found
+    program.traces.clear()
+    return True
 
 
 def _specialized(guilty: list[Symbol], symbols: list[Symbol], error: _Varies) -> ExportError:
@@ -347,10 +378,12 @@ def _outline(leaf: Any) -> Any:
 
 
 def _state(program: Program) -> dict[str, Any]:
-    """Parameters, then persistent buffers, then other names of theirs."""
-    state = dict(program.module.state_dict(keep_vars=True))
-    first = [name for name, _ in program.parameters] + [name for name, _, _ in program.buffers]
-    return {name: state[name] for name in first if name in state} | state
+    """Parameters, then persistent buffers, then what else there is, such as extra state, by the names it has here:
+    hooks of ``state_dict`` may rename."""
+    state = dict(program.parameters) | {name: x for name, x, kept in program.buffers if kept}
+    known = {id(x) for x in state.values()}
+    more = program.module.state_dict(keep_vars=True)
+    return state | {name: x for name, x in more.items() if id(x) not in known and not isinstance(x, Tensor)}
 
 
 def _modules(found: Trace) -> list[ModuleCallEntry]:

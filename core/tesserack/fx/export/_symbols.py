@@ -56,18 +56,16 @@ def _named(axis: Axis, size: int, found: dict[Any, Symbol], dims: dict[str, Dim]
 
 
 def _hinted(axis: Axis, size: int, found: dict[Any, Symbol]) -> None:
-    """Sizes without a name vary together where they are the same in the example."""
+    """Sizes without a name vary each by itself, as long as the program takes that."""
     hint = axis.spec
     bounds = ValueRanges(hint.min or 0, hint.max)
     if size not in bounds:
         raise ExportError(f"export: {axis.name}: expected {bounds} in dim {axis.dim}, got {size} in the example")
     number = sum(isinstance(key, tuple) for key in found)
-    symbol = found.setdefault(("hint", size), Symbol(f"s{number}", bounds, [], size, hint=True, auto=True))
-    symbol.auto &= hint.type is _HintKind.AUTO
-    symbol.declared |= hint.min is not None
-    uppers = [u for u in (symbol.range.upper, bounds.upper) if u is not None]
-    symbol.range = ValueRanges(max(symbol.range.lower, bounds.lower), min(uppers) if uppers else None)
+    auto, declared = hint.type is _HintKind.AUTO, hint.min is not None
+    symbol = Symbol(f"s{number}", bounds, [], size, declared=declared, hint=True, auto=auto)
     symbol.places.append((axis.leaf, axis.dim, 1, 0))
+    found["hint", axis.leaf, axis.dim] = symbol
 
 
 def sizes_at(symbols: Sequence[Symbol], values: Sequence[int]) -> dict[tuple[int, int], int]:

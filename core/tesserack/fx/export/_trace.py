@@ -89,6 +89,11 @@ class _Tracer(PythonKeyTracer):
         self.found: list[tuple[str, Tensor, Node]] = []
         self.lifted_constants = 0
 
+    def placeholder(self, name: str, value: Any) -> Node:
+        node = super().placeholder(name, value)
+        node.target = node.name  # each has one of its own, as arguments have, whatever modules are called
+        return node
+
     def constant(self, tensor: Tensor) -> Node:
         """A placeholder for a tensor that the program holds."""
         if isinstance(tensor, FakeTensor):
@@ -113,8 +118,9 @@ class _Tracer(PythonKeyTracer):
         """A placeholder for a tensor of the program's: its fake form is the same value."""
         with disabled_modes():
             fake = self.mode.from_tensor(tensor)
+        while name in self.program.names:  # what the user calls so stays called so
+            name += "_1"
         node = self.placeholder(name, fake)
-        node.target = node.name  # each has one of its own, as arguments have, whatever modules are called
         self.track(tensor, node)
         return node
 
@@ -310,7 +316,7 @@ def _finished(tracer: _Tracer, inputs: list[Any], out_spec: TreeSpec, assigned: 
         found.graph,
         tracer.root,
         [(kind, name, placeholders[node]) for kind, name, node in every],
-        [(name, tensor) for name, tensor, _ in tracer.found],
+        [(name, tensor.detach()) for name, tensor, _ in tracer.found],
         changed,
         results,
         out_spec,

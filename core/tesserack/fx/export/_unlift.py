@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 from tesserack.aten.operators import namespace
@@ -83,6 +84,11 @@ def _module(ep: Any, made: ExportedModule, check: bool) -> GraphModule:
         if name not in named:  # another name of the same tensor, or state that is no tensor
             place(made, name, value, True)
     own = made.__dict__
+    names = ep.module_call_graph[0].signature.forward_arg_names or []
+    if len(names) == sum(len(given.children_specs) for given in ep.call_spec.in_spec.children_specs):
+        kind = inspect.Parameter.POSITIONAL_OR_KEYWORD  # as a program with *args has not
+        parameters = [inspect.Parameter(name, kind) for name in ("self", *names)]
+        vars(type(made).forward)["__signature__"] = inspect.Signature(parameters)
     own["_check"] = ep._check if check else None
     own["_of_arguments"], own["_of_results"] = ep.call_spec.in_spec, ep.call_spec.out_spec
     return made

@@ -14,6 +14,7 @@ from tesserack.fx.graph_module import GraphModule
 from tesserack.fx.interpreter import Interpreter
 from tesserack.fx.node import Node
 from tesserack.nn.modules.module import Module
+from tesserack.nn.parameter import Parameter
 from tesserack.utils._pytree import tree_unflatten
 
 __all__ = ["FlatArgsAdapter", "InterpreterModule", "UnflattenedModule", "unflatten"]
@@ -51,6 +52,7 @@ class UnflattenedModule(InterpreterModule):
 
     def __init__(self, export_module: ExportedProgram, flat_args_adapter: FlatArgsAdapter | None = None) -> None:
         whole = unlifted(export_module, False)
+        _copy_state(whole)
         super().__init__(Graph())
         self.in_spec, self.out_spec = export_module.call_spec.in_spec, export_module.call_spec.out_spec
         self.adapter, self._check = flat_args_adapter, export_module._check
@@ -79,7 +81,6 @@ class _Part:
         self.module, self.whole, self.path, self.steps = module, whole, path, steps
         self.made = Graph()
         self.values: dict[Node, Node] = {}
-        self.calls: dict[str, int] = {}
 
     def graph(self) -> Graph:
         """All of the program."""
@@ -87,11 +88,8 @@ class _Part:
         for node in self.whole.graph.nodes:
             if node.op == "placeholder":
                 self.values[node] = self.made.node_copy(node)
-        held = self.whole.named_parameters(remove_duplicate=False), self.whole.named_buffers(remove_duplicate=False)
-        for name, tensor in (*held[0], *held[1]):
-            *_, last = name.split(".")
-            parent = self.whole.get_submodule(name.rpartition(".")[0])
-            place(self.module, name, tensor, last not in parent._non_persistent_buffers_set)
+        for name, tensor in _held(self.whole):
+            place(self.module, name, tensor, _is_saved(self.whole, name))
         self._fill()
         self.made.output(_mapped(output.args[0], self._read))
         return self.made
@@ -124,10 +122,18 @@ class _Part:
             if isinstance(value, GraphModule):
                 self.module.add_module(target, value)
                 name = target
-            elif own:
-                place(self.module, name, value, False)
+            elif own and _there_is(self.module, name) is not value:
+                place(self.module, name, value, _is_saved(self.whole, target))
             self.values[node] = self.made.create_node("get_attr", name)
         return self.values[node]
+
+    def _free(self, name: str) -> str:
+        """The name of a further call of a module: calls from elsewhere in the tree count, too."""
+        times, found = 0, name
+        while isinstance(_there(self.module, found), InterpreterModule):
+            times += 1
+            found = f"{name}@{times}"
+        return found
 
     def _call(self, path: str, steps: list[Node]) -> None:
         inside = {*steps}
@@ -142,8 +148,7 @@ class _Part:
                     read[source] = None
         given = [node for node in steps if any(user not in inside for user in node.users)]
         name = _own(path).removeprefix(f"{_own(self.path)}.") if self.path else _own(path)
-        times = self.calls[name] = self.calls.get(name, -1) + 1
-        name = f"{name}@{times}" if times else name
+        name = self._free(name)
         child = InterpreterModule(Graph())
         _add(self.module, name, child)
         child.graph = _Part(child, self.whole, path, steps).part([*read], given)
@@ -153,6 +158,36 @@ class _Part:
             return
         for place_, node in enumerate(given):
             self.values[node] = self.made.create_node("call_function", operator.getitem, (call, place_), {})
+
+
+def _held(module: Module) -> list[tuple[str, Any]]:
+    parameters, buffers = (
+        module.named_parameters(remove_duplicate=False),
+        module.named_buffers(remove_duplicate=False),
+    )
+    return [*parameters, *buffers]
+
+
+def _is_saved(module: Module, name: str) -> bool:
+    """Whether state of that name stands in the module's ``state_dict``."""
+    parent, _, last = name.rpartition(".")
+    return last not in module.get_submodule(parent)._non_persistent_buffers_set
+
+
+def _there_is(module: Module, name: str) -> Any:
+    parent, _, last = name.rpartition(".")
+    holder = _there(module, parent) if parent else module
+    return getattr(holder, last, None)
+
+
+def _copy_state(module: Module) -> None:
+    """Give a module state of its own: the tree trains apart from the program. One tensor of two names stays one."""
+    copies: dict[int, Any] = {}
+    for name, tensor in _held(module):
+        if id(tensor) not in copies:
+            copy = tensor.detach().clone()
+            copies[id(tensor)] = Parameter(copy, tensor.requires_grad) if isinstance(tensor, Parameter) else copy
+        place(module, name, copies[id(tensor)], _is_saved(module, name))
 
 
 def _path(node: Node) -> list[str]:
@@ -198,6 +233,13 @@ def _add(module: Module, name: str, child: Module) -> None:
         for key, inner in before._modules.items():
             child.add_module(key, inner)
     module._modules[last] = child
+
+
+def _there(root: Module, path: str) -> Module | None:
+    at: Module | None = root
+    for part in path.split("."):
+        at = at._modules.get(part) if at is not None else None
+    return at
 
 
 def _attribute(root: Any, path: Any) -> Any:
