@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 HELPERS = """
 import io
 import torch
@@ -152,3 +155,63 @@ def test_custom_operators_with_arguments_by_keyword_alone(program):
         "[2.0, 2.0]",
         "[5.0, 5.0]",
     ]
+
+
+MORE = """
+import torch
+from torch import Tensor
+import torch.onnx
+
+
+@torch.library.custom_op("more::twice", mutates_args="unknown", tags=("kept",))
+def twice(x: Tensor, n: int, y: Tensor) -> Tensor:
+    x.add_(1)
+    return x * n
+
+
+x = torch.ones(2)
+print(twice(x, 2, torch.zeros(2)).tolist(), x.tolist(), twice.schema, twice.tags)
+
+
+@torch.library.custom_op("more::scaled", mutates_args=())
+def scaled(x: Tensor, *, by: Tensor) -> Tensor:
+    return x * by
+
+
+scaled.register_vmap(lambda info, in_dims, x, *, by: (x * by, in_dims[0]))
+print(torch.vmap(lambda x, by: scaled(x, by=by))(torch.ones(2, 2), torch.arange(4.0).reshape(2, 2)).tolist())
+torch.set_printoptions(linewidth=320, precision=5, profile="long")
+print(torch.tensor([1.23456789]))
+print(torch.onnx.operators.shape_as_tensor(torch.ones(2, 3)).tolist())
+leaves, spec = torch.utils._pytree.tree_flatten((x.shape, {"a": x.shape}))
+print(leaves, torch.utils._pytree.tree_unflatten(leaves, spec))
+
+
+class Sized(torch.nn.Module):
+    def forward(self, x):
+        return x * 2, x.shape
+
+
+print(torch.export.export(Sized(), (torch.ones(2, 3),)).module()(torch.ones(2, 3))[1])
+compiled = torch.compile(lambda x: (x * 2, x.shape))
+print([type(compiled(torch.ones(2, 3))[1]).__name__ for _ in range(4)])
+"""
+
+
+def test_further_names_of_packages(program):
+    assert program.run(MORE) == [
+        "[4.0, 4.0] [2.0, 2.0] more::twice(Tensor(a!) x, int n, Tensor(b!) y) -> Tensor ['kept']",
+        "[[0.0, 1.0], [2.0, 3.0]]",  # entry by entry: rules are given tensors by position alone
+        "tensor([1.23457])",
+        "[2, 3]",
+        "[2, 2] (torch.Size([2]), {'a': torch.Size([2])})",
+        "torch.Size([2, 3])",
+        "['Size', 'Size', 'Size', 'Size']",
+    ]
+
+
+def test_programs_come_from_standard_input(tmp_path):
+    words = [sys.executable, "-m", "tesserack", "run", "-", "a", "--b"]
+    source = "import sys, torch\nprint(__name__, sys.argv, torch.ones(2).tolist())"
+    done = subprocess.run(words, input=source, capture_output=True, text=True, cwd=tmp_path, timeout=300)
+    assert done.stdout == "__main__ ['-', 'a', '--b'] [1.0, 1.0]\n", done.stderr

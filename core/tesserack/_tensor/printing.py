@@ -46,13 +46,11 @@ def set_printoptions(
         threshold: number of elements above which only the edges are shown (1000).
         edgeitems: how many at each edge (3).
         linewidth: characters per line (80).
-        profile: ``"default"``, ``"short"`` or ``"full"``: sets all of these.
+        profile: ``"default"``, ``"short"`` or ``"full"``: sets all of these; any other sets none.
         sci_mode: force scientific notation on or off; None decides by the values.
     """
     if profile is not None:
-        if profile not in _PROFILES:
-            raise ValueError(f"set_printoptions: expected a profile among {', '.join(_PROFILES)}, got {profile!r}")
-        for name, value in _PROFILES[profile].items():
+        for name, value in _PROFILES.get(profile.lower(), {}).items():
             setattr(_options, name, value)
     given = {"precision": precision, "threshold": threshold, "edgeitems": edgeitems, "linewidth": linewidth}
     for name, choice in given.items():

@@ -28,7 +28,7 @@ OPTIONS = """  --device NAME  the default device
 
 Options stand before SCRIPT or right after it."""
 
-USAGE = f"""usage: tesserack run [OPTION ...] (SCRIPT | -m MODULE | -c TEXT) [OPTION ...] [--] [ARGUMENT ...]
+USAGE = f"""usage: tesserack run [OPTION ...] (SCRIPT | - | -m MODULE | -c TEXT) [OPTION ...] [--] [ARGUMENT ...]
 
 Runs a program as python would, with another default device; "import torch" means Tesserack in it.
 
@@ -95,6 +95,9 @@ def execute(request: Request) -> int:
         elif request.text:
             sys.path.insert(0, "")
             _run_text(request.script)
+        elif request.script == "-":
+            sys.path.insert(0, "")
+            _run_text(sys.stdin.read(), "<stdin>")
         else:
             _run_file(Path(request.script), request.command)
     except (CommandError, SettingError, BrokenPipeError):
@@ -122,10 +125,10 @@ def _set_device(name: str, command: str) -> None:
         raise CommandError(f"{command}: {error}") from error
 
 
-def _run_text(text: str) -> None:
-    """As ``python -c``: what it defines is ``__main__``'s."""
+def _run_text(text: str, name: str = "<string>") -> None:
+    """As ``python -c`` and ``python -``: what it defines is ``__main__``'s."""
     main = sys.modules["__main__"] = types.ModuleType("__main__")
-    exec(compile(text, "<string>", "exec"), vars(main))
+    exec(compile(text, name, "exec"), vars(main))
 
 
 def _run_file(path: Path, command: str) -> None:
@@ -151,7 +154,7 @@ def print_report() -> None:
 def parse(words: list[str], command: str, usage: str) -> Request:
     """The words of ``command``. ``CommandError`` with its usage where they make no sense."""
     request, left = Request(command), [*words]
-    while left and left[0].startswith("-"):
+    while left and left[0].startswith("-") and left[0] != "-":
         if left[0] in ("-m", "-c"):
             request.module, request.text = left[0] == "-m", left[0] == "-c"
             del left[0]

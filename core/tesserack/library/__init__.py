@@ -58,6 +58,7 @@ class CustomOp:
         self._fake: Function | None = None
         self._mutates = "!" in schema
         self.vmap: Function | None = None
+        self.tags: list[Any] = []
         self.__name__ = name.partition("::")[2]
         self.__doc__ = function.__doc__
         origin = getattr(function, "__module__", None) or "a custom operator"
@@ -240,14 +241,16 @@ def custom_op(
     mutates_args: Iterable[str],
     device_types: str | Sequence[str] | None = None,
     schema: str | None = None,
+    tags: Any = None,
 ) -> Any:
     """Make an operator of a Python function. A decorator if no function is given.
 
     Args:
         name: ``"namespace::operator"``.
-        mutates_args: names of the tensor arguments that the function writes.
+        mutates_args: names of the tensor arguments that the function writes; ``"unknown"`` for all of them.
         device_types: the backends it is for; every one by default.
         schema: ``"(Tensor x, int n) -> Tensor"``; by default inferred from the annotations.
+        tags: kept as the operator's ``tags``, for those who ask.
 
     Raises:
         ValueError: for a malformed name or schema, or annotations that have no type in schemas.
@@ -261,6 +264,7 @@ def custom_op(
     def make(body: Function) -> CustomOp:
         text = infer_schema(body, mutates_args=mutates_args) if schema is None else schema
         made = CustomOp(name, text, body, devices)
+        made.tags = [*tags] if isinstance(tags, (list, tuple, set)) else [] if tags is None else [tags]
         _operators[name] = made
         return made
 

@@ -29,15 +29,19 @@ def infer_schema(function: Callable[..., Any], /, *, mutates_args: Iterable[str]
 
     Arguments may be Tensor, int, float, bool, str, dtype, device, a number (``int | float | bool``), lists of tensors
     or numbers, and each of them optional; results Tensor, a number, a list of tensors, tuples of these, or None.
-    ``ValueError`` for others, for missing annotations, and for unknown names in ``mutates_args``.
+    ``ValueError`` for others, for missing annotations, and for unknown names in ``mutates_args``, which is ``"unknown"``
+    where all tensors may be written.
 
     >>> def scale(x: ts.Tensor, by: float = 2.0) -> ts.Tensor: ...
     >>> infer_schema(scale)
     '(Tensor x, float by=2.0) -> Tensor'
     """
-    mutated = {mutates_args} if isinstance(mutates_args, str) else set(mutates_args)
     hints = typing.get_type_hints(function)
     parameters = inspect.signature(function).parameters
+    if mutates_args == "unknown":
+        mutated = {name for name in parameters if name in hints and _type(hints[name], name).startswith("Tensor")}
+    else:
+        mutated = {mutates_args} if isinstance(mutates_args, str) else set(mutates_args)
     if mutated - parameters.keys():
         raise ValueError(f"custom_op: mutates_args names {sorted(mutated - parameters.keys())}, which are no arguments")
     parts: list[str] = []

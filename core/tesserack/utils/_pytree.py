@@ -8,6 +8,7 @@ from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from tesserack import Size
 from tesserack.utils._pytree_kinds import (
     GetAttrKey,
     KeyEntry,
@@ -111,6 +112,7 @@ def _register_namedtuple(cls: type, *, serialized_type_name: str) -> None:
 
 _BUILTINS: dict[type, str] = {
     **{kind: f"builtins.{kind.__name__}" for kind in (dict, list, tuple)},
+    Size: "torch.Size",
     **{kind: f"collections.{kind.__name__}" for kind in (OrderedDict, defaultdict, deque)},
 }
 
@@ -215,6 +217,11 @@ register_pytree_node(
 )
 register_pytree_node(list, lambda x: (x, None), lambda children, _: [*children])
 register_pytree_node(tuple, lambda x: (x, None), lambda children, _: tuple(children))
+register_pytree_node(
+    Size,
+    lambda x: ([*x], None),
+    lambda children, _: Size(children) if all(type(n) is int for n in children) else tuple(children),
+)
 register_pytree_node(deque, lambda x: (x, x.maxlen), lambda children, length: deque(children, length))
 
 

@@ -24,6 +24,7 @@ __all__ = [
     "include_paths",
     "is_ninja_available",
     "library_paths",
+    "load",
     "verify_ninja_availability",
 ]
 
@@ -65,6 +66,14 @@ def verify_ninja_availability() -> None:
     """``RuntimeError`` where there is none."""
     if not is_ninja_available():
         raise RuntimeError("Ninja is required to load C++ extensions (pip install ninja to get it)")
+
+
+def load(name: str, sources: Any, *args: Any, **kwargs: Any) -> Any:
+    """``RuntimeError``: modules of Python in C++ are written against PyTorch's library."""
+    listed = [sources] if isinstance(sources, (str, os.PathLike)) else [*sources]
+    reason = _theirs([os.fspath(source) for source in listed]) or "it is a module of Python in C++"
+    raise RuntimeError(f"cpp_extension.load: {name!r} cannot be built: {reason}; compile a library of operators or a "
+                       "backend with tesserack.utils.cpp_extension.load")  # fmt: skip
 
 
 def CppExtension(name: str, sources: list[Any], *args: Any, **kwargs: Any) -> Any:
