@@ -29,8 +29,8 @@ def infer_schema(function: Callable[..., Any], /, *, mutates_args: Iterable[str]
 
     Arguments may be Tensor, int, float, bool, str, dtype, device, a number (``int | float | bool``), lists of tensors
     or numbers, and each of them optional; results Tensor, a number, a list of tensors, tuples of these, or None.
-    ``ValueError`` for others, for missing annotations, and for unknown names in ``mutates_args``, which is ``"unknown"``
-    where all tensors may be written.
+    ``ValueError`` for others, for missing annotations, and for unknown names in ``mutates_args``. With ``"unknown"``
+    all tensors may be written.
 
     >>> def scale(x: ts.Tensor, by: float = 2.0) -> ts.Tensor: ...
     >>> infer_schema(scale)

@@ -8,7 +8,7 @@ from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from tesserack import Size
+from tesserack._native import Size
 from tesserack.utils._pytree_kinds import (
     GetAttrKey,
     KeyEntry,

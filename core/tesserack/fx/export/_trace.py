@@ -339,7 +339,7 @@ def _rename(graph: Graph, names: dict[Node, str]) -> None:
     taken = {node.name for node in graph.nodes}
     for node, name in names.items():
         if name not in taken and name.isidentifier() and not keyword.iskeyword(name):
-            node.name = name
+            node.name = node.target = name
 
 
 def _remove_unread(graph: Graph) -> None:
