@@ -565,3 +565,39 @@ def test_shapes_that_are_met_once_make_no_graphs():
     for length in range(1, 4):
         own(ts.randn(length, 4))
     assert len(seen) == 3
+
+
+def _holding_itself():
+    items: list = []
+    items[:] = [items, 1]
+    return items
+
+
+def test_values_that_hold_themselves():
+    items, table = _holding_itself(), {}
+    table["own"] = table
+
+    def joined(x):
+        made = [x * 2]
+        made.append(made)
+        return made
+
+    cases = {
+        "a global": (lambda x: (items, x * 2), ()),
+        "a table": (lambda x: {"a": x + 1, "b": table}, ()),
+        "an argument": (lambda x, given: x + len(given), (items,)),
+        "a table given": (lambda x, given: x + len(given), (table,)),
+        "made": (joined, ()),
+    }
+    for function, more in cases.values():
+        compiled = ts.compile(function)
+        for _ in range(4):
+            found, expected = compiled(X, *more), function(X, *more)
+            if isinstance(found, list):
+                assert found[1] is found and ts.equal(found[0], expected[0])
+            elif isinstance(found, dict):
+                assert found["b"] is table and ts.equal(found["a"], expected["a"])
+            elif isinstance(found, tuple):
+                assert found[0] is items and ts.equal(found[1], expected[1])
+            else:
+                assert ts.equal(found, expected)

@@ -38,7 +38,10 @@ class Inputs(NamedTuple):
     @classmethod
     def of(cls, args: Any, kwargs: Any, keep: bool = True) -> Inputs:
         """Those of a call. ``NotProved`` for arguments whose changes cannot be seen."""
-        leaves, spec = pytree.tree_flatten((args, kwargs))
+        try:
+            leaves, spec = pytree.tree_flatten((args, kwargs))
+        except RecursionError:
+            raise NotProved("an argument holds itself") from None
         tokens = Tokens(keep)
         places: dict[int, int] = {}
         tensors: list[Tensor] = []
@@ -98,7 +101,11 @@ def run(
             with watch:
                 result = function(*args, **kwargs)
             numbers = recorder.whole.numbers
-            recorder.stop([*tensors_of(result, watch.is_new), *(kept for _, kept in numbers.values())])
+            try:
+                given = [*tensors_of(result, watch.is_new)]
+            except RecursionError:
+                given, watch.reason = [], watch.reason or NotProved("what is returned holds itself")
+            recorder.stop([*given, *(kept for _, kept in numbers.values())])
     finally:
         _state.compiling -= 1
     dependencies = None
