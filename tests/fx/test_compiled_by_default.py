@@ -601,3 +601,16 @@ def test_values_that_hold_themselves():
                 assert found[0] is items and ts.equal(found[1], expected[1])
             else:
                 assert ts.equal(found, expected)
+
+
+@pytest.mark.parametrize("options", [{}, {"backend": "eager"}])
+def test_inputs_are_not_held(options):
+    compiled = ts.compile(lambda x: (x * 2).sum(), **options)
+    seen = []
+    for size in range(3, 9):
+        x = ts.rand(size)
+        seen.append(weakref.ref(x))
+        compiled(x)
+    del x
+    gc.collect()
+    assert [held() for held in seen] == [None] * 6

@@ -179,7 +179,7 @@ def _captured(
     module = recorder.finish(dependencies, known)
     if recorder.changed and (catcher := dependencies.catches()):
         raise NotProved(f"{catcher} goes on after errors, and what is written or drawn before them stays so")
-    return Capture(module, results, spec, dependencies, recorder.changed, inputs)
+    return Capture(module, results, spec, dependencies, recorder.changed, inputs.tokens.kept)
 
 
 def _refuse_held_containers(result: Any, held: dict[int, Any]) -> None:
