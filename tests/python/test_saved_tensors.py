@@ -249,3 +249,10 @@ def test_in_place_functions_of_python_under_gradients(tensor_exponent: bool) -> 
     z = y.detach().requires_grad_()
     ts.mvlgamma(z, 2).sum().backward()
     assert ts.allclose(y.grad, z.grad)
+
+
+def test_handles_of_hooks_are_of_one_kind() -> None:
+    x = ts.ones(2, requires_grad=True)
+    handles = [x.register_hook(lambda grad: grad), ts.nn.Linear(2, 2).register_forward_hook(lambda *_: None)]
+    assert all(isinstance(handle, ts.utils.hooks.RemovableHandle) for handle in handles)
+    assert not isinstance(x, ts.utils.hooks.RemovableHandle)

@@ -5,9 +5,12 @@ from __future__ import annotations
 import itertools
 import warnings
 import weakref
+from abc import ABCMeta
 from collections.abc import Callable
 from types import TracebackType
 from typing import Any
+
+from tesserack._tensor.handles import HookHandle
 
 __all__ = ["RemovableHandle", "unserializable_hook", "warn_if_has_hooks"]
 
@@ -18,7 +21,7 @@ def _no_table() -> None:
     return None
 
 
-class RemovableHandle:
+class RemovableHandle(metaclass=ABCMeta):  # noqa: B024  (it takes in the handles of tensors' hooks)
     """Returned by every ``register_*hook``: :meth:`remove` undoes the registration, once or more often.
 
     Also a context manager that removes the hook on exit. ``extra_dict`` is a dictionary, or several, keyed by the same
@@ -66,6 +69,9 @@ class RemovableHandle:
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.remove()
+
+
+RemovableHandle.register(HookHandle)  # of hooks on tensors: one kind to those who ask
 
 
 def unserializable_hook(f: Callable[..., Any]) -> Callable[..., Any]:
