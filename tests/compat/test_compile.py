@@ -169,3 +169,72 @@ def test_names_of_the_compiler_that_programs_use(program):
         """
     )
     assert lines == ["8 8", "3 3", "2 2", "inductor None", "eager True", "[True, True]", "12.0"]
+
+
+NAMES_OF_TORCH = """import torch, torch.nn.functional as F
+
+torch.my_flag = 1.0
+
+
+def g(x):
+    return x * torch.my_flag
+
+
+def h(x):
+    return F.relu(x) + torch.nn.functional.my
+
+
+F.my = 1.0
+fg, fh = torch.compile(g), torch.compile(h)
+x = torch.ones(3)
+for v in (1.0, 2.0, 3.0):
+    torch.my_flag = v
+    F.my = v
+    for _ in range(4):
+        assert fg(x)[0] == v, (v, fg(x))
+        assert fh(x)[0] == 1 + v
+old = F.relu
+F.relu = lambda x: x - 5
+for _ in range(3):
+    assert fh(x)[0] == -4 + 3.0, fh(x)
+F.relu = old
+for _ in range(3):
+    assert fh(x)[0] == 4
+import torch.nn as nn, types
+import torch.backends.cudnn as cudnn
+
+nn.switch = True
+
+
+def k(x):
+    return x * 2 if nn.switch else x * 3
+
+
+fk = torch.compile(k)
+for v in (True, False, True):
+    nn.switch = v
+    for _ in range(3):
+        assert fk(x)[0] == (2 if v else 3)
+del torch.my_flag
+try:
+    fg(x)
+except AttributeError:
+    print("gone")
+torch.my_flag = 5.0
+
+
+def viaargs(m, x):
+    return x * m.my_flag
+
+
+fv = torch.compile(viaargs)
+for v in (5.0, 6.0):
+    torch.my_flag = v
+    for _ in range(4):
+        assert fv(torch, x)[0] == v, (v, fv(torch, x))
+print("fine")
+"""
+
+
+def test_graphs_see_what_is_set_on_modules_of_torch(program):
+    assert program.run(NAMES_OF_TORCH) == ["gone", "fine"]

@@ -12,7 +12,7 @@ from tesserack import _native
 from tesserack.autograd._whole import own_state
 from tesserack.jit._compile import code as _code
 from tesserack.jit._compile.errors import NotProved
-from tesserack.jit._compile.state import ATOMS, TENSORS, Tokens, is_ours, once
+from tesserack.jit._compile.state import ATOMS, TENSORS, Tokens, is_ours, once, spaces
 from tesserack.jit._compile.watch import is_trusted
 from tesserack.nn.modules.module import Module
 
@@ -57,7 +57,8 @@ def watch_way(tokens: Tokens, space: dict[str, Any], read: _code.Read, values: l
 def _watch_path(tokens: Tokens, path: tuple[str, ...], values: list[Any]) -> None:
     for name, owner in zip(path, values, strict=False):
         if isinstance(owner, types.ModuleType):
-            tokens.entry(vars(owner), name)
+            for space in spaces(owner):
+                tokens.entry(space, name)
         elif isinstance(owner, type):
             tokens.watch("class", owner)
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple, cast
 
 from tesserack import Tensor
@@ -67,7 +69,8 @@ class Capture(NamedTuple):
     spec: Any
     dependencies: Dependencies
     changed: bool
-    kept: Any
+    kept: Any  # what tokens name by identity; of the tensors of the call no more than their outlines
+    outlines: list[tuple[Any, ...]]
 
 
 def run(
@@ -87,10 +90,11 @@ def run(
     ``others``: what graphs of the same function depend on, of calls of other sizes or values.
     """
     try:
-        inputs = Inputs.of(args, kwargs)
-        shared = None if closely or seeds.alone else _serving(others, inputs)
-        seeds.alone = False
-        read = None if shared else Before(roots, pytree.tree_leaves((args, kwargs)), seeds)
+        with _uncollected():
+            inputs = Inputs.of(args, kwargs)
+            shared = None if closely or seeds.alone else _serving(others, inputs)
+            seeds.alone = False
+            read = None if shared else Before(roots, pytree.tree_leaves((args, kwargs)), seeds)
     except NotProved as error:
         return function(*args, **kwargs), error
     watch = Watch(read.kept.kept if read and closely and Steps.possible() else None, seeds.divides)
@@ -110,20 +114,23 @@ def run(
         _state.compiling -= 1
     dependencies = None
     try:
-        if watch.reason is not None:
-            raise watch.reason
-        if shared is not None and not shared.cover(watch, inputs.tensors):
-            raise NotProved(OTHERWISE, passing=True)
-        dependencies = shared or Dependencies(roots, watch, inputs.tokens, cast("Before", read))
-        if any(id(tensor) in dependencies.tokens.tensors for tensor in inputs.tensors):
-            raise NotProved(HELD, passing=True)
-        if Inputs.of(args, kwargs, keep=False).token != inputs.token:
-            told = "the run changes what it reads: an attribute, a list, or how a tensor lies in memory"
-            raise NotProved(told, passing=True, own=True)
-        if read is not None:
-            dependencies.check_closures()
-            read.check(dependencies.found, dependencies.ran(), read.after_roots(), watch.inner.difference(watch.codes))
-        return result, _captured(recorder, dependencies, inputs, result, watch.is_new)
+        with _uncollected():
+            if watch.reason is not None:
+                raise watch.reason
+            if shared is not None and not shared.cover(watch, inputs.tensors):
+                raise NotProved(OTHERWISE, passing=True)
+            dependencies = shared or Dependencies(roots, watch, inputs.tokens, cast("Before", read))
+            if any(id(tensor) in dependencies.tokens.tensors for tensor in inputs.tensors):
+                raise NotProved(HELD, passing=True)
+            if Inputs.of(args, kwargs, keep=False).token != inputs.token:
+                told = "the run changes what it reads: an attribute, a list, or how a tensor lies in memory"
+                raise NotProved(told, passing=True, own=True)
+            if read is not None:
+                dependencies.check_closures()
+                read.check(
+                    dependencies.found, dependencies.ran(), read.after_roots(), watch.inner.difference(watch.codes)
+                )
+            return result, _captured(recorder, dependencies, inputs, result, watch.is_new)
     except NotProved as error:
         if recorder.whole.divided:
             seeds.divides, error = False, NotProved(error.reason, passing=True, final=False, own=error.own)
@@ -133,6 +140,19 @@ def run(
         if dependencies is not None:
             seeds.functions.update((id(function), function) for function in dependencies.ran())
         return result, error
+
+
+@contextlib.contextmanager
+def _uncollected() -> Iterator[None]:
+    """Python's collector waits: what is made for a graph stays, and to look it through each time takes a quarter of all
+    that a capture takes."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def _serving(others: Iterable[Dependencies], inputs: Inputs) -> Dependencies | None:
@@ -179,7 +199,8 @@ def _captured(
     module = recorder.finish(dependencies, known)
     if recorder.changed and (catcher := dependencies.catches()):
         raise NotProved(f"{catcher} goes on after errors, and what is written or drawn before them stays so")
-    return Capture(module, results, spec, dependencies, recorder.changed, inputs.tokens.kept)
+    outlines = [(x.dtype, tuple(x.shape), x.device) for x in inputs.tensors]
+    return Capture(module, results, spec, dependencies, recorder.changed, inputs.tokens.kept, outlines)
 
 
 def _refuse_held_containers(result: Any, held: dict[int, Any]) -> None:

@@ -95,8 +95,9 @@ def _guards(compiled: Compiled) -> list[str]:
     """What is compared: arguments, what the program's code reads by name, and the modules it comes to."""
     found: list[str] = []
     for entry in compiled.places:
-        depends, tensors = entry.dependencies, entry.capture.kept.tensors
-        found += [f"argument {k}: {x.dtype}{tuple(x.shape)} on {x.device}" for k, x in enumerate(tensors)]
+        depends = entry.dependencies
+        given = enumerate(entry.capture.outlines)
+        found += [f"argument {k}: {dtype}{shape} on {device}" for k, (dtype, shape, device) in given]
         names = {".".join((r.name, *r.path)) for _, _, r in depends.found}
         found += [f"global {name}" for name in sorted(names)]
         found += [f"closure {name}" for name in sorted({n for code in depends.codes for n in code.co_freevars})]

@@ -37,6 +37,7 @@ __all__ = [
     "once",
     "quick_settings",
     "settings",
+    "spaces",
 ]
 
 # Classes of objects whose tokens they are themselves.
@@ -92,6 +93,13 @@ def slots(cls: type) -> Iterator[types.MemberDescriptorType]:
 
 class _Unset:
     """What a variable of contexts has that has no value."""
+
+
+def spaces(module: types.ModuleType) -> list[dict[str, Any]]:
+    """The dicts of a module's names: its own, and those of the modules that it stands for, as ``torch`` does."""
+    own: dict[str, Any] = types.ModuleType.__dict__["__dict__"].__get__(module)
+    shown = getattr(type(module), "_tesserack_load", None)
+    return [own] if shown is None else [own, *(each.__dict__ for each in shown(module))]
 
 
 class Tokens:
@@ -372,11 +380,12 @@ class Tokens:
 
     def of_module(self, module: types.ModuleType, read: frozenset[str]) -> Any:
         """The token of what may be read of a module that is used whole, by a name that is read of anything."""
-        space = vars(module)
+        places = spaces(module)
         found = []
-        for name in sorted(read & space.keys()):
-            self.entry(space, name)
-            value = space[name]
+        for name in sorted(read & set().union(*places)):
+            for space in places:
+                self.entry(space, name)
+            value = getattr(module, name)
             found.append((name, self._same(value) if callable(value) else self.of(value)))
         return (id(module), *found)
 
