@@ -95,9 +95,12 @@ class _Unset:
     """What a variable of contexts has that has no value."""
 
 
+_OWN: Any = vars(types.ModuleType)["__dict__"]  # which classes of modules may hide
+
+
 def spaces(module: types.ModuleType) -> list[dict[str, Any]]:
     """The dicts of a module's names: its own, and those of the modules that it stands for, as ``torch`` does."""
-    own: dict[str, Any] = types.ModuleType.__dict__["__dict__"].__get__(module)
+    own: dict[str, Any] = _OWN.__get__(module)
     shown = getattr(type(module), "_tesserack_load", None)
     return [own] if shown is None else [own, *(each.__dict__ for each in shown(module))]
 
