@@ -57,6 +57,7 @@ _state: dict[str, Any] = {
     "fill": True,
     "matmul": "highest",
     "interop": 1,
+    "attention": frozenset({"flash", "math", "mem_efficient", "cudnn"}),
 }
 
 
@@ -124,6 +125,18 @@ def set_float32_matmul_precision(precision: str) -> None:
         raise RuntimeError(f"set_float32_matmul_precision: expected highest, high or medium, got {precision!r}")
     _state["matmul"] = precision
     _tell_kernels()
+
+
+def attention_ways() -> frozenset[str]:
+    """The ways of computing attention that are permitted; kernels choose for themselves, programs may ask."""
+    found: frozenset[str] = _state["attention"]
+    return found
+
+
+def permit_attention(**ways: bool) -> None:
+    """Permit ways of computing attention, or no longer."""
+    on = {way for way, permitted in ways.items() if permitted}
+    _state["attention"] = frozenset(attention_ways() - ways.keys() | on)
 
 
 def _tell_kernels() -> None:

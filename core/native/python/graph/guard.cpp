@@ -69,6 +69,12 @@ template <class F> bool Watched::each_part(Kind kind, PyObject* object, PyObject
   switch (kind) {
   case Kind::Dict: {
     PyObject *name, *value;
+    if (PyODict_Check(object)) { // has an order of its own, which move_to_end changes in no dict
+      PyRef keys = checked(PyODict_Type.tp_iter(object));
+      while (PyRef key_of = PyRef::steal(PyIter_Next(keys.get())))
+        if (!visit(key_of.get()) || !visit(PyDict_GetItemWithError(object, key_of.get()))) return false;
+      return !PyErr_Occurred();
+    }
     for (Py_ssize_t at = 0; PyDict_Next(object, &at, &name, &value);)
       if (!visit(name) || !visit(value)) return false;
     return true;
@@ -125,7 +131,7 @@ bool Watched::note() {
     parts.push_back(PyRef::borrow(part));
     return true;
   });
-  if (kind == Kind::Dict || kind == Kind::Entry) dict = object.get();
+  if ((kind == Kind::Dict && !PyODict_Check(object.get())) || kind == Kind::Entry) dict = object.get();
   if (kind == Kind::Attributes && parts.size() > 1) dict = parts[1].get();
   if (dict) version = version_of_dict(dict);
   return noted;

@@ -59,7 +59,6 @@ matmul = _Matmul(
 )
 cufft_plan_cache: Any = SimpleNamespace(size=0, max_size=0, clear=lambda: None)
 cuFFTPlanCache = type(cufft_plan_cache)
-_sdp = {"flash": True, "math": True, "mem_efficient": True, "cudnn": True}
 
 
 def is_built() -> bool:
@@ -71,42 +70,42 @@ def is_built() -> bool:
 
 def flash_sdp_enabled() -> bool:
     """What :func:`enable_flash_sdp` set."""
-    return _sdp["flash"]
+    return "flash" in _switches.attention_ways()
 
 
 def enable_flash_sdp(enabled: bool) -> None:
     """Permit this way of computing attention; backends choose for themselves."""
-    _sdp["flash"] = bool(enabled)
+    _switches.permit_attention(flash=enabled)
 
 
 def math_sdp_enabled() -> bool:
     """What :func:`enable_math_sdp` set."""
-    return _sdp["math"]
+    return "math" in _switches.attention_ways()
 
 
 def enable_math_sdp(enabled: bool) -> None:
     """Permit this way of computing attention; backends choose for themselves."""
-    _sdp["math"] = bool(enabled)
+    _switches.permit_attention(math=enabled)
 
 
 def mem_efficient_sdp_enabled() -> bool:
     """What :func:`enable_mem_efficient_sdp` set."""
-    return _sdp["mem_efficient"]
+    return "mem_efficient" in _switches.attention_ways()
 
 
 def enable_mem_efficient_sdp(enabled: bool) -> None:
     """Permit this way of computing attention; backends choose for themselves."""
-    _sdp["mem_efficient"] = bool(enabled)
+    _switches.permit_attention(mem_efficient=enabled)
 
 
 def cudnn_sdp_enabled() -> bool:
     """What :func:`enable_cudnn_sdp` set."""
-    return _sdp["cudnn"]
+    return "cudnn" in _switches.attention_ways()
 
 
 def enable_cudnn_sdp(enabled: bool) -> None:
     """Permit this way of computing attention; backends choose for themselves."""
-    _sdp["cudnn"] = bool(enabled)
+    _switches.permit_attention(cudnn=enabled)
 
 
 def is_flash_attention_available() -> bool:
@@ -119,12 +118,14 @@ def sdp_kernel(
     enable_flash: bool = True, enable_math: bool = True, enable_mem_efficient: bool = True, enable_cudnn: bool = True
 ) -> Iterator[None]:
     """A context that permits other ways of computing attention."""
-    before = dict(_sdp)
-    _sdp.update(flash=enable_flash, math=enable_math, mem_efficient=enable_mem_efficient, cudnn=enable_cudnn)
+    before = _switches.attention_ways()
+    _switches.permit_attention(
+        flash=enable_flash, math=enable_math, mem_efficient=enable_mem_efficient, cudnn=enable_cudnn
+    )
     try:
         yield
     finally:
-        _sdp.update(before)
+        _switches.permit_attention(**{way: way in before for way in ("flash", "math", "mem_efficient", "cudnn")})
 
 
 def preferred_linalg_library(backend: Any = None) -> str:
