@@ -98,3 +98,8 @@ def test_calls_from_elsewhere_and_state_that_is_written() -> None:
     for each in (tree, other, program.module()):  # none counts for another
         assert [float(each(x)), float(each(x))] == expected
     assert {*tree.state_dict()} == {*model.state_dict()}
+
+
+def test_signatures_that_are_not_kept_are_told() -> None:
+    with pytest.warns(UserWarning, match="preserve_module_call_signature"):
+        export(Mixed(), (ts.ones(1),), preserve_module_call_signature=("outer",))

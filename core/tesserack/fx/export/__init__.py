@@ -11,6 +11,7 @@ tesserack.Size([7, 4])
 from __future__ import annotations
 
 import dataclasses
+import warnings
 from typing import Any
 
 from tesserack.fx.export import _again, dynamic_shapes, exported_program, graph_signature
@@ -77,8 +78,9 @@ def export(
     The module runs on tensors without data, so that nothing is computed or changed. Sizes are those of the example,
     but for those that ``dynamic_shapes`` lets vary, by names of arguments: ``{"x": {0: Dim("batch", min=2)}}``; the
     program is tried at several of them, and what depends on them in the graph is computed from its inputs. Numbers and
-    text among the inputs are part of the program. ``strict`` and the options after it are taken as PyTorch does; every
-    program is held to the same rules.
+    text among the inputs are part of the program. ``strict`` and the last option change nothing: every program is held
+    to the same rules. ``preserve_module_call_signature`` is not done, and warns: modules of :func:`unflatten` take what
+    their part of the graph reads.
 
     Raises:
         ExportError: what cannot be a graph, with the program's line and what to write instead: a branch or size by
@@ -94,6 +96,12 @@ def export(
         raise ValueError(f"export: Expected `mod` to be an instance of `torch.nn.Module`, got {type(mod)}.")
     if not isinstance(args, tuple):
         raise ExportError(f"export: Expecting `args` to be a tuple of example positional inputs, got {type(args)}")
+    if preserve_module_call_signature:
+        warnings.warn(
+            f"export: preserve_module_call_signature={preserve_module_call_signature!r} has no effect: modules of "
+            "unflatten take, by position, the values that their part of the graph reads",
+            stacklevel=2,
+        )
     return exported(mod, args, kwargs or {}, dynamic_shapes)
 
 
