@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
-__all__ = ["Settings", "patch_of"]
+__all__ = ["Settings", "switches"]
 
 
 class Settings:
@@ -19,8 +19,18 @@ class Settings:
         return None
 
 
+def switches(module: str) -> tuple[Callable[..., Any], Callable[[str], Any]]:
+    """``patch`` and ``__getattr__`` of a module of switches: any can be set, None stands for the others."""
+
+    def patch(*args: Any, **changes: Any) -> Any:
+        """A context, or decorator, with other switches."""
+        return _patched(module, *args, **changes)
+
+    return patch, Settings().__getattr__
+
+
 @contextlib.contextmanager
-def patch_of(module: str, *args: Any, **changes: Any) -> Iterator[None]:
+def _patched(module: str, *args: Any, **changes: Any) -> Iterator[None]:
     """Within it, switches of a module have other values."""
     target = sys.modules[module]
     given = {**(args[0] if args and isinstance(args[0], dict) else {}), **changes}

@@ -8,7 +8,7 @@ import sys
 from types import ModuleType
 from typing import Any
 
-from tesserack.compat.shims._settings import Settings, patch_of
+from tesserack.compat.shims._settings import Settings, switches
 from tesserack.jit._compile import compiled
 
 __all__ = ["patch"]
@@ -24,16 +24,7 @@ automatic_dynamic_shapes = assume_static_by_default = optimize_ddp = guard_nn_mo
 inline_inbuilt_nn_modules = skip_nnmodule_hook_guards = True
 dynamic_shapes = allow_rnn = error_on_recompile = force_parameter_static_shapes = False
 
-
-def patch(*args: Any, **changes: Any) -> Any:
-    """A context, or decorator, with other switches."""
-    return patch_of(__name__, *args, **changes)
-
-
-def __getattr__(name: str) -> Any:
-    if name.startswith("__"):
-        raise AttributeError(name)
-    return None
+patch, __getattr__ = switches(__name__)
 
 
 _LIMITS = ("recompile_limit", "cache_size_limit")

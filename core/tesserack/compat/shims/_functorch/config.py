@@ -2,19 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from tesserack.compat.shims._settings import patch_of
+from tesserack.compat.shims._settings import switches
 
 __all__ = ["patch"]
 
-
-def patch(*args: Any, **changes: Any) -> Any:
-    """A context, or decorator, with other switches."""
-    return patch_of(__name__, *args, **changes)
-
-
-def __getattr__(name: str) -> Any:
-    if name.startswith("__"):
-        raise AttributeError(name)
-    return None
+patch, __getattr__ = switches(__name__)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from tesserack.compat.shims._settings import Settings, patch_of
+from tesserack.compat.shims._settings import Settings, switches
 
 __all__ = ["patch"]
 
@@ -13,13 +11,4 @@ cpp = Settings()
 cuda = Settings()
 aot_inductor = Settings()
 
-
-def patch(*args: Any, **changes: Any) -> Any:
-    """A context, or decorator, with other switches."""
-    return patch_of(__name__, *args, **changes)
-
-
-def __getattr__(name: str) -> Any:
-    if name.startswith("__"):
-        raise AttributeError(name)
-    return None
+patch, __getattr__ = switches(__name__)
