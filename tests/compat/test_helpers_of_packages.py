@@ -215,3 +215,25 @@ def test_programs_come_from_standard_input(tmp_path):
     source = "import sys, torch\nprint(__name__, sys.argv, torch.ones(2).tolist())"
     done = subprocess.run(words, input=source, capture_output=True, text=True, cwd=tmp_path, timeout=300)
     assert done.stdout == "__main__ ['-', 'a', '--b'] [1.0, 1.0]\n", done.stderr
+
+
+SCOPED = """
+import torch
+
+with torch.library._scoped_library("aten", "IMPL") as library:
+    library.impl("sum", lambda x, **options: x, "CPU")
+    print(torch.ones(2).sum().tolist())
+print(torch.ones(2).sum().tolist())
+
+
+class Wrapped(torch.Tensor):
+    pass
+
+
+made = torch.Tensor._make_wrapper_subclass(Wrapped, (2, 3), (1, 2), 0, None, torch.float64)
+print(type(made).__name__, made.shape, made.stride(), made.dtype)
+"""
+
+
+def test_libraries_in_scopes_and_wrappers_by_position(program):
+    assert program.run(SCOPED) == ["[1.0, 1.0]", "2.0", "Wrapped torch.Size([2, 3]) (1, 2) torch.float64"]

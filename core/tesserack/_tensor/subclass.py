@@ -74,7 +74,6 @@ def as_subclass(self: Tensor, cls: type[Tensor]) -> Any:
 def make_wrapper_subclass(
     cls: type[Tensor],
     size: Sequence[int],
-    *,
     strides: Sequence[int] | None = None,
     storage_offset: int | None = None,
     memory_format: Any = None,

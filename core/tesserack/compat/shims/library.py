@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import contextlib
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from tesserack.library import CustomOp, OpCheckError, custom_op, infer_schema, opcheck
@@ -44,6 +45,16 @@ __all__ = [
     "triton_op",
     "wrap_triton",
 ]
+
+
+@contextlib.contextmanager
+def _scoped_library(*args: Any, **kwargs: Any) -> Iterator[Library]:
+    """A library within a context: kernels of built-in operators are taken back after it."""
+    made = Library(*args, **kwargs)
+    try:
+        yield made
+    finally:
+        made._destroy()
 
 
 def triton_op(
