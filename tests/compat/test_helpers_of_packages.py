@@ -227,7 +227,9 @@ print(torch.ones(2).sum().tolist())
 
 
 class Wrapped(torch.Tensor):
-    pass
+    @classmethod
+    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+        raise NotImplementedError
 
 
 made = torch.Tensor._make_wrapper_subclass(Wrapped, (2, 3), (1, 2), 0, None, torch.float64)
