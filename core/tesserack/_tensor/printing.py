@@ -7,7 +7,6 @@ import sys
 
 from tesserack import _native
 from tesserack._native import Tensor
-from tesserack.utils import settings
 
 TYPE_CHECKING = False  # typing takes a good part of the time to import the package
 if TYPE_CHECKING:
@@ -58,8 +57,6 @@ def set_printoptions(
         if choice is not None:
             setattr(_options, name, choice)
     _options.sci_mode = sci_mode
-    names = (*given, "sci_mode")
-    settings._state["printing"] = tuple(getattr(_options, name) for name in names)  # graphs may have read a text
 
 
 # --- values: nested lists in which _GAP stands for what is left out --------------------------------------------------

@@ -57,7 +57,7 @@ _state: dict[str, Any] = {
     "fill": True,
     "matmul": "highest",
     "interop": 1,
-    "attention": frozenset({"flash", "math", "mem_efficient", "cudnn"}),
+    "attention": frozenset(),  # ways of computing it that are not permitted
 }
 
 
@@ -127,16 +127,15 @@ def set_float32_matmul_precision(precision: str) -> None:
     _tell_kernels()
 
 
-def attention_ways() -> frozenset[str]:
-    """The ways of computing attention that are permitted; kernels choose for themselves, programs may ask."""
-    found: frozenset[str] = _state["attention"]
-    return found
+def is_attention_permitted(way: str) -> bool:
+    """Whether a way of computing attention is permitted; kernels choose for themselves, programs may ask."""
+    return way not in _state["attention"]
 
 
 def permit_attention(**ways: bool) -> None:
     """Permit ways of computing attention, or no longer."""
-    on = {way for way, permitted in ways.items() if permitted}
-    _state["attention"] = frozenset(attention_ways() - ways.keys() | on)
+    off = {way for way, permitted in ways.items() if not permitted}
+    _state["attention"] = frozenset(_state["attention"] - ways.keys() | off)
 
 
 def _tell_kernels() -> None:

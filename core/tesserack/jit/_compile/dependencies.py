@@ -11,6 +11,7 @@ from collections import OrderedDict
 from typing import Any
 
 from tesserack import Tensor, _native
+from tesserack._tensor import printing as _printing
 from tesserack.amp import _autocast
 from tesserack.jit._compile import code as _code
 from tesserack.jit._compile.before import Before, inner, tokens_along, tokens_of_cells, watch_way
@@ -125,6 +126,7 @@ class Dependencies:
         found += self._closures(tokens)
         found += self._of_holders(tokens, classes, done)
         tokens.watch("dict", _settings._state)
+        tokens.watch("attributes", _printing._options)
         if self.abstract:
             found.append(abc.get_cache_token())
             tokens.watch("answer", abc.get_cache_token)

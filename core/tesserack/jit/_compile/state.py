@@ -445,10 +445,17 @@ def settings() -> Iterator[Any]:
 
 def quick_settings() -> tuple[Any, ...]:
     """What of these a signature of a call does not have."""
+    from tesserack._tensor import printing
     from tesserack.amp import _autocast
     from tesserack.utils import settings
 
-    return (*settings._state.values(), _autocast._state.cache, _autocast._state.depth > 0, _autocast.entered_regions())
+    return (
+        *settings._state.values(),
+        *vars(printing._options).items(),  # graphs may have read a text
+        _autocast._state.cache,
+        _autocast._state.depth > 0,
+        _autocast.entered_regions(),
+    )
 
 
 def autocast_dtypes() -> tuple[Any, ...]:

@@ -70,7 +70,7 @@ def is_built() -> bool:
 
 def flash_sdp_enabled() -> bool:
     """What :func:`enable_flash_sdp` set."""
-    return "flash" in _switches.attention_ways()
+    return _switches.is_attention_permitted("flash")
 
 
 def enable_flash_sdp(enabled: bool) -> None:
@@ -80,7 +80,7 @@ def enable_flash_sdp(enabled: bool) -> None:
 
 def math_sdp_enabled() -> bool:
     """What :func:`enable_math_sdp` set."""
-    return "math" in _switches.attention_ways()
+    return _switches.is_attention_permitted("math")
 
 
 def enable_math_sdp(enabled: bool) -> None:
@@ -90,7 +90,7 @@ def enable_math_sdp(enabled: bool) -> None:
 
 def mem_efficient_sdp_enabled() -> bool:
     """What :func:`enable_mem_efficient_sdp` set."""
-    return "mem_efficient" in _switches.attention_ways()
+    return _switches.is_attention_permitted("mem_efficient")
 
 
 def enable_mem_efficient_sdp(enabled: bool) -> None:
@@ -100,7 +100,7 @@ def enable_mem_efficient_sdp(enabled: bool) -> None:
 
 def cudnn_sdp_enabled() -> bool:
     """What :func:`enable_cudnn_sdp` set."""
-    return "cudnn" in _switches.attention_ways()
+    return _switches.is_attention_permitted("cudnn")
 
 
 def enable_cudnn_sdp(enabled: bool) -> None:
@@ -118,14 +118,14 @@ def sdp_kernel(
     enable_flash: bool = True, enable_math: bool = True, enable_mem_efficient: bool = True, enable_cudnn: bool = True
 ) -> Iterator[None]:
     """A context that permits other ways of computing attention."""
-    before = _switches.attention_ways()
+    before = {way: _switches.is_attention_permitted(way) for way in ("flash", "math", "mem_efficient", "cudnn")}
     _switches.permit_attention(
         flash=enable_flash, math=enable_math, mem_efficient=enable_mem_efficient, cudnn=enable_cudnn
     )
     try:
         yield
     finally:
-        _switches.permit_attention(**{way: way in before for way in ("flash", "math", "mem_efficient", "cudnn")})
+        _switches.permit_attention(**before)
 
 
 def preferred_linalg_library(backend: Any = None) -> str:
