@@ -121,14 +121,20 @@ def test_gradients_of_loaded_programs(function, args, tmp_path) -> None:
     ts.testing.assert_close(gradient(loaded), gradient(function))
 
 
-def test_a_fresh_process_finds_the_operators(tmp_path) -> None:
+@pytest.mark.parametrize("way", ["export", "jit"])
+def test_a_fresh_process_finds_the_operators(way, tmp_path) -> None:
     def run(x, n):
-        return ts.special.legendre_polynomial_p(x, n) + ts.special.gammainc(x, x) + ts.poisson(x * 0)
+        spectrum = ts.fft.fft(x).real * 0
+        return ts.special.legendre_polynomial_p(x, n) + ts.special.gammainc(x, x + 0) + ts.poisson(x * 0) + spectrum
 
-    ts.export.save(ts.export.export(Program(run), (POSITIVE, DEGREES)), tmp_path / "program.pt2")
+    file = str(tmp_path / "program")
+    if way == "export":
+        ts.export.save(ts.export.export(Program(run), (POSITIVE, DEGREES)), file)
+    else:
+        ts.jit.save(ts.jit.trace(run, (POSITIVE, DEGREES), check_trace=False), file)
     program = f"""
 import tesserack as ts
-graph = ts.export.load({str(tmp_path / "program.pt2")!r}).module()
+graph = ts.export.load({file!r}).module() if {way!r} == "export" else ts.jit.load({file!r})
 print(graph(ts.tensor([0.5]).expand(3), ts.tensor([2.0, 2.0, 2.0])).tolist())
 """
     out = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout

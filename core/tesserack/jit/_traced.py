@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import tesserack as ts
-from tesserack import Tensor, _native
+from tesserack import Tensor, _native, library
 from tesserack.jit import _archive, _recording
 from tesserack.jit._graph import Graph, code_of
 from tesserack.jit._script import ScriptFunction, ScriptModule
@@ -216,6 +216,7 @@ class Program:
         text = state.pop("text")
         self.__dict__.update(state)
         blank = ts.empty(0)
+        library.make_named_in(text)
         self.traced = _native._Graph.parse(text, [blank if c is None else c for c in self.constants])
         self._settle()
 

@@ -300,6 +300,13 @@ def _make_later(space: str) -> None:
             _makers[name]()
 
 
+def make_named_in(text: str) -> None:
+    """Make the operators of ours that the text of a graph may name."""
+    for space in _MADE_LATER:
+        if f"{space}::" in text:
+            _make_later(space)
+
+
 def get(name: str) -> CustomOp:
     """The custom operator of that name. ``KeyError`` naming those there are."""
     if name not in _operators:
