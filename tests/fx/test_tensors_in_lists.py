@@ -56,3 +56,21 @@ def test_ragged_lists_are_refused_under_a_tracer() -> None:
         make_fx(lambda x: ts.tensor([[x[0], x[1]], [x[0]]]))(ts.ones(2))
     with pytest.raises(ValueError, match="expected a block of shape"):
         make_fx(lambda x: ts.tensor([x, x[:2]]))(ts.ones(3))
+
+
+def test_lists_that_hold_themselves_are_refused_under_a_tracer() -> None:
+    def program(x):
+        held = [x.sum()]
+        held.append(held)
+        return ts.tensor(held, dtype=ts.float32)
+
+    with pytest.raises((TypeError, ValueError)):
+        make_fx(program)(ts.ones(2))
+    with pytest.raises((TypeError, ValueError)):
+        make_fx(lambda x: ts.tensor(_numbers(), dtype=ts.float32) + x)(ts.ones(2))
+
+
+def _numbers():
+    held = [1.0]
+    held.append(held)
+    return held

@@ -202,12 +202,12 @@ PyObject* lifted(Tensor t) {
 
 // --- tensors in lists, before those who look on: numbers there would be constants of graphs ------------------------
 
-bool holds_tensor(PyObject* data) {
+bool holds_tensor(PyObject* data, int depth = 0) {
   if (is_tensor(data)) return true;
-  if (!PyList_Check(data) && !PyTuple_Check(data)) return false;
+  if (depth > TensorImpl::kMaxDims || (!PyList_Check(data) && !PyTuple_Check(data))) return false;
   PyRef items = fast_sequence(data);
   for (Py_ssize_t k = 0; k < PySequence_Fast_GET_SIZE(items.get()); ++k)
-    if (holds_tensor(PySequence_Fast_GET_ITEM(items.get(), k))) return true;
+    if (holds_tensor(PySequence_Fast_GET_ITEM(items.get(), k), depth + 1)) return true;
   return false;
 }
 
