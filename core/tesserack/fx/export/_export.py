@@ -160,10 +160,11 @@ def _tie(program: Program, symbols: list[Symbol]) -> bool:
         return False
 
     def takes(row: Sequence[int]) -> bool:
-        try:
-            program.traces.setdefault((*row,), _traced(program, symbols, row, False))
-        except _Varies:
-            return False
+        if tuple(row) not in program.traces:
+            try:
+                program.traces[tuple(row)] = _traced(program, symbols, row, False)
+            except _Varies:
+                return False
         return True
 
     found = tied(symbols, takes)
