@@ -438,6 +438,11 @@ torch._amp_update_scale_(scale, tracker, found, 2.0, 0.5, 2)
 assert scale.item() == 8.0
 
 assert [x.item() for x in torch._foreach_max([torch.tensor([1.0, 3.0]), torch.tensor([[2]])])] == [3.0, 2]
+try:
+    torch._foreach_pow(2.0, [])
+    raise SystemExit("an empty list is taken")
+except RuntimeError as error:
+    assert "at least one tensor" in str(error)
 assert [x.tolist() for x in torch._foreach_pow(2.0, [torch.tensor([3.0, 1.0])])] == [[8.0, 2.0]]
 assert [x.item() for x in torch._foreach_pow(torch.tensor(0.5), [torch.tensor(2.0), torch.tensor(3)])] == [0.25, 0.125]
 x, mask, index = torch.arange(4.0), torch.tensor([True, False]), torch.tensor([1, 9])
