@@ -46,7 +46,9 @@ def _call(name: str, suffix: str, tensor: Tensor, args: tuple[Any, ...], kwargs:
 def _make(name: str, suffix: str) -> Callable[..., Any]:
     def foreach(self: Any, *args: Any, **kwargs: Any) -> Any:
         if name == "pow" and not suffix and not isinstance(self, (list, tuple)):  # one base, several exponents
-            return tuple(operators()["pow"](self, each) for each in (args[0] if args else kwargs["exponent"]))
+            exponents = args[0] if args else kwargs["exponent"]
+            _check_tensors(foreach.__name__, exponents)
+            return tuple(operators()["pow"](self, each) for each in exponents)
         _check_tensors(foreach.__name__, self)
         lists = [a for a in (*args, *kwargs.values()) if isinstance(a, (list, tuple))]
         if any(len(other) != len(self) for other in lists):

@@ -156,7 +156,7 @@ def merged(program: Program, symbols: list[Symbol]) -> Trace:
 
 def _tie(program: Program, symbols: list[Symbol]) -> bool:
     """Whether there are sizes without a name that vary together only: they are one symbol from then on."""
-    if sum(s.hint for s in symbols) == 0 or len(symbols) < 2:
+    if len(symbols) < 2 or not any(s.hint for s in symbols):
         return False
 
     def takes(row: Sequence[int]) -> bool:
