@@ -185,6 +185,7 @@ class CompiledOp(CustomOp):
         self.__name__ = name.partition("::")[2]
         self._mutates = "!" in schema
         self.vmap = None
+        self.tags = []
         self._call = _native._operator_function(name)
 
     def register_kernel(self, device_types: str | Iterable[str], function: Function | None = None) -> Any:

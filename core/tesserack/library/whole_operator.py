@@ -75,7 +75,6 @@ def whole_operator(
         def call(*args: Any) -> Any:
             return operator()(*args) if is_looked_on(*args) else function(*args)
 
-        call.operator = operator  # type: ignore[attr-defined]
         library.make_when_asked(name, operator)
         return call
 
