@@ -85,6 +85,17 @@ def test_linspace_ends_are_exact(device: str) -> None:
     np.testing.assert_allclose(wide, np.linspace(-3e38, 3e38, 5), rtol=1e-6)
 
 
+@pytest.mark.parametrize("ends", ["tensors", "first", "second"])
+def test_linspace_between_complex_tensors(device: str, ends: str) -> None:
+    start, end = 1 + 2j, 3 - 1j
+    first = ts.tensor(start, device=device) if ends != "second" else start
+    second = ts.tensor(end, device=device) if ends != "first" else end
+    x = ts.linspace(first, second, 5, device=device).cpu().numpy()
+    np.testing.assert_allclose(x, np.linspace(start, end, 5), rtol=1e-6)
+    y = ts.logspace(first, second, 5, base=2.0, device=device).cpu().numpy()
+    np.testing.assert_allclose(y, 2.0 ** np.linspace(start, end, 5), rtol=1e-5)
+
+
 def test_like_forms(device: str) -> None:
     x = ts.zeros(2, 3, dtype=ts.int32, device=device)
     assert ts.ones_like(x).cpu().numpy().tolist() == [[1] * 3] * 2

@@ -1,6 +1,7 @@
 #include "ops/common/arguments.h"
 #include "dispatch/boxing.h"
 #include "dispatch/describe.h"
+#include "dispatch/op_handles.h"
 #include "ops/common/narrow.h"
 #include <algorithm>
 #include <cmath>
@@ -106,9 +107,13 @@ void check_not_meta(const Tensor& t, const char* op) {
 
 Scalar scalar_in(const Tensor& t) {
   static const Op item("_local_scalar_dense");
-  Results results;
-  item.invoke(results, t);
-  return results[0].as_scalar();
+  auto read = [&](const Tensor& of) {
+    Results results;
+    item.invoke(results, of);
+    return results[0].as_scalar();
+  };
+  if (!is_complex(t.dtype())) return read(t);
+  return Scalar(read(ops::real(t)).to_double(), read(ops::imag(t)).to_double()); // results hold no complex number
 }
 
 int64_t host_number(const Tensor& t) { return scalar_in(t).to_int(); }
