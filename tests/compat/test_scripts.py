@@ -38,6 +38,7 @@ def quiet():
 def test_what_counts_as_a_script():
     net = Net()
     assert not isinstance(net, jit.ScriptModule) and not hasattr(net, "save")
+    net = jit.script(net)
     assert jit.script(net) is net and isinstance(net, jit.ScriptModule) and isinstance(net, jit.RecursiveScriptModule)
     assert isinstance(net.first, jit.ScriptModule) and not isinstance(Net(), jit.ScriptModule)
     assert all(isinstance(again, jit.ScriptModule) for again in (copy.deepcopy(net), pickle.loads(pickle.dumps(net))))
@@ -50,6 +51,60 @@ def test_what_counts_as_a_script():
 
     assert isinstance(Own(), jit.ScriptModule) and not isinstance(net, Own) and not isinstance(3, jit.ScriptModule)
     assert list(net.state_dict()) == list(Net().state_dict())
+
+
+def test_a_script_shares_tensors_and_nothing_else():
+    net = Net()
+    net.history, net.own = [net.first], net.forward
+    net.history.append(net.history)  # which holds itself
+    script = jit.script(net)
+    assert script is not net and not isinstance(net, jit.ScriptModule) and not isinstance(net.first, jit.ScriptModule)
+    assert all(a is b for a, b in zip(script.parameters(), net.parameters(), strict=True))
+    assert all(a is b for a, b in zip(script.buffers(), net.buffers(), strict=True))
+    assert script.tied is script.first is not net.first and script.own.__self__ is script
+    assert script.history[0] is script.first and script.history[1] is script.history is not net.history
+    script.eval()
+    assert net.training and net.norm.training and not script.norm.training
+    script.first.weight = nn.Parameter(ts.zeros(3, 2))
+    script.extra = nn.Linear(1, 1)
+    assert net.first.weight.any() and not hasattr(net, "extra")
+    before = net.norm.running_mean.clone()
+    net(ts.ones(4, 2))  # in training: its statistics are those of the script too
+    assert not before.equal(script.norm.running_mean)
+    graph = ts.fx.symbolic_trace(Net())
+    scripted = jit.script(graph)
+    assert scripted.graph is not graph.graph and scripted.eval()(ts.ones(4, 2)).shape == (4, 3) and graph.training
+
+
+def test_scripts_know_that_they_are():
+    class Tells(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = Inner()
+
+        def forward(self) -> list[bool]:
+            return [jit.is_scripting(), *self.inner(), self.aside(), self.further()]
+
+        @jit.ignore
+        def aside(self) -> bool:
+            return jit.is_scripting()
+
+        @jit.ignore(drop=False)
+        def further(self) -> bool:
+            return jit.is_scripting()
+
+    class Inner(nn.Module):
+        def forward(self) -> list[bool]:
+            return [jit.is_scripting(), called()]
+
+    def called() -> bool:
+        return jit.is_scripting()
+
+    net = Tells()
+    assert net() == [False] * 5
+    script = jit.script(net)
+    assert script() == [True, True, True, False, False] and net() == [False] * 5 and not jit.is_scripting()
+    assert jit.script(called)() and not called() and script.inner()[0]
 
 
 def test_modules_come_back_from_files(tmp_path, device):

@@ -268,3 +268,23 @@ def test_results_of_several_are_taken_apart_by_place():
     for value in (ts.max(ts.ones(2, 2), 0), ts.linalg.qr(ts.ones(2, 2))):
         leaves, spec = ts.utils._pytree.tree_flatten(value)
         assert [id(leaf) for leaf in tree_flatten_spec(value, spec)] == [id(leaf) for leaf in leaves]
+
+
+def test_subclasses_say_how_copies_are_made():
+    class Two(fx.GraphModule):
+        def __init__(self, root, graph, other):
+            super().__init__(root, graph)
+            self.other = other
+
+        def _deepcopy_init(self):
+            return lambda made, body, graph: Two.__init__(made, body, graph, body.other)
+
+    net = ts.nn.Sequential(ts.nn.Linear(2, 2))
+    graph = fx.symbolic_trace(net).graph
+    two = Two(net, graph, copy.deepcopy(graph))
+    two.meta["kept"] = 1
+    again = copy.deepcopy([two, two])
+    assert again[0] is again[1] is not two and again[0].meta == {"kept": 1} and type(again[0]).__name__ == "GraphModule"
+    assert again[0].other is not two.other and len(again[0].other.nodes) == len(graph.nodes)
+    x = ts.ones(1, 2)
+    assert again[0](x).equal(two(x)) and again[0].get_submodule("0").weight is not two.get_submodule("0").weight

@@ -9,7 +9,7 @@ from tesserack.fx._naming import shown_package
 from tesserack.fx._writer import import_lines
 from tesserack.nn.modules.module import Module
 
-__all__ = ["put_together", "taken_apart"]
+__all__ = ["_CodeOnlyModule", "put_together", "taken_apart"]
 
 _TRACES = "_graphmodule_graph_node_meta_stack_trace"
 
@@ -30,12 +30,12 @@ def _import_line(name: str, value: Any, exporter: Any) -> str:
     return f"from {module} import {attribute} as {name}"
 
 
-class _Plain(Module):
-    """What a module has, with the program as its ``forward``."""
+class _CodeOnlyModule(Module):
+    """What a module of a graph has, without the graph: ``body`` becomes its ``__dict__``."""
 
-    def __init__(self, parts: dict[str, Any]) -> None:
+    def __init__(self, body: dict[str, Any]) -> None:
         super().__init__()
-        self.__dict__.update(parts)
+        self.__dict__ = body
 
 
 def put_together(forward: Callable[..., Any], parts: dict[str, Any], tracer: Any, make: Callable[..., Any]) -> Any:
@@ -47,7 +47,7 @@ def put_together(forward: Callable[..., Any], parts: dict[str, Any], tracer: Any
         def is_leaf_module(self, m: Module, module_qualified_name: str) -> bool:
             return True
 
-    plain = type("_Plain", (_Plain,), {"forward": forward})(parts)
+    plain = type("_CodeOnlyModule", (_CodeOnlyModule,), {"forward": forward})(parts)
     graph = KeepModules().trace(plain, **(parts.get("_tracer_extras") or {}))
     for node in graph.nodes:
         if node.name in traces:

@@ -15,7 +15,7 @@ from typing import Any
 
 from tesserack.fx._codegen import PythonCode, PyTreeCodeGen, _BoxedCodeGen
 from tesserack.fx._compatibility import compatibility
-from tesserack.fx._packaged import put_together, taken_apart
+from tesserack.fx._packaged import _CodeOnlyModule, put_together, taken_apart
 from tesserack.fx._readable import print_readable
 from tesserack.fx._submodules import Submodules, copy_attr, place
 from tesserack.fx._to_folder import to_folder
@@ -183,7 +183,17 @@ class GraphModule(Submodules, Module):
     def _parts(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name not in _OWN}
 
+    def _deepcopy_init(self) -> Callable[..., None]:
+        """What makes a copy of a module that has what this one has and of a graph: for subclasses to override."""
+        return GraphModule.__init__
+
     def __deepcopy__(self, memo: dict[int, Any]) -> GraphModule:
+        if type(self)._deepcopy_init is not GraphModule._deepcopy_init:
+            made = memo[id(self)] = self._plain_class.__new__(self._plain_class)
+            body = copy.deepcopy(self.__dict__, memo)
+            self._deepcopy_init()(made, _CodeOnlyModule(body), body["_graph"])
+            made.meta.update(body["meta"])
+            return made
         return self._copied(copy.deepcopy(self._parts(), memo), copy.deepcopy(self._graph, memo), memo)
 
     def __copy__(self) -> GraphModule:

@@ -24,8 +24,10 @@ from tesserack.jit._script import (
     ScriptWarning,
     TracerWarning,
     TracingCheckError,
+    ignored,
     is_scripted,
     scripted,
+    within_script,
 )
 from tesserack.jit._trace import trace, trace_module
 from tesserack.jit._traced import TopLevelTracedModule, TracedModule
@@ -106,7 +108,9 @@ def _deprecated(name: str, instead: str = "switch to `torch.compile` or `torch.e
 
 
 def script(obj: Any, optimize: Any = None, _frames_up: int = 0, _rcb: Any = None, example_inputs: Any = None) -> Any:
-    """The module or class itself, or the function, which run as Python."""
+    """What counts as a script, and runs as Python: for a module another one that shares its parameters and buffers,
+    whose modes and attributes are its own; a function that calls the given one; a class itself.
+    """
     _deprecated("script")
     return scripted(obj)
 
@@ -123,8 +127,8 @@ def script_method(fn: F) -> F:
 
 
 def ignore(drop: Any = False, **options: Any) -> Any:
-    """Decorator, with or without an argument; the function runs as Python in any case."""
-    return drop if callable(drop) else lambda function: function
+    """Decorator, with or without an argument; within the function :func:`is_scripting` is False."""
+    return ignored(drop) if callable(drop) else ignored
 
 
 def unused(fn: F) -> F:
@@ -169,8 +173,8 @@ def isinstance(obj: Any, target_type: Any) -> bool:
 
 
 def is_scripting() -> bool:
-    """Always False."""
-    return False
+    """Whether the caller runs within what was scripted."""
+    return within_script()
 
 
 def is_tracing() -> bool:
@@ -223,8 +227,8 @@ def enable_onednn_fusion(enabled: bool) -> None:
 
 
 def onednn_fusion_enabled() -> bool:
-    """Always False."""
-    return False
+    """Whether the caller runs within what was scripted."""
+    return within_script()
 
 
 # --- work in the background ----------------------------------------------------------------------------------------

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import functools
 import inspect
 import sys
 import types
 import warnings
 import weakref
+from collections import OrderedDict
 from typing import Any
 
+from tesserack.nn.modules._registry import Registry
 from tesserack.nn.modules.module import FALLBACKS, Module
 
 __all__ = [
@@ -22,8 +25,10 @@ __all__ = [
     "TracerWarning",
     "TracingCheckError",
     "at_home",
+    "ignored",
     "is_scripted",
     "scripted",
+    "within_script",
 ]
 
 _isinstance = isinstance
@@ -122,6 +127,8 @@ class _Function(ScriptFunction):
 
 
 _MARK = "_tesserack_scripted"
+_made = False  # whether there is any script
+_ignored: set[types.CodeType] = set()  # what runs as Python below scripts too
 _functions: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
 
 
@@ -129,27 +136,80 @@ def is_scripted(obj: Any) -> bool:
     return _MARK in getattr(obj, "__dict__", ())
 
 
+def ignored(function: Any) -> Any:
+    """The function, within which no script runs."""
+    if _isinstance(function, types.FunctionType):
+        _ignored.add(function.__code__)
+    return function
+
+
+def within_script() -> bool:
+    """Whether something scripted calls, with nothing ignored between."""
+    frame = inspect.currentframe() if _made else None
+    while frame is not None:
+        if frame.f_code in _ignored:
+            return False
+        if frame.f_code is _Function.__call__.__code__ or is_scripted(frame.f_locals.get("self")):
+            return True
+        frame = frame.f_back
+    return False
+
+
 def failed_assertion(message: str) -> Exception | None:
     """What a false ``_assert`` raises below a scripted module or function; None where nothing scripted calls."""
-    frame = inspect.currentframe()
-    while frame is not None:
-        if frame.f_code is _Function.__call__.__code__ or is_scripted(frame.f_locals.get("self")):
-            return Error(f"RuntimeError: AssertionError: {message}")
-        frame = frame.f_back
-    return None
+    return Error(f"RuntimeError: AssertionError: {message}") if within_script() else None
+
+
+def _own(value: Any, twins: dict[int, Any]) -> Any:
+    """What an attribute is to the twins of modules: they in place of what they stand for, containers of their own."""
+    if id(value) in twins:
+        return twins[id(value)]
+    kind: Any = type(value)
+    made: Any
+    if kind is types.MethodType:
+        return types.MethodType(value.__func__, _own(value.__self__, twins))
+    if kind in (dict, OrderedDict):
+        twins[id(value)] = made = kind()
+        made.update((name, _own(item, twins)) for name, item in value.items())
+        return made
+    if kind is list:
+        twins[id(value)] = made = []
+        made.extend(_own(item, twins) for item in value)
+        return made
+    return kind(_own(item, twins) for item in value) if kind is tuple else value
+
+
+def _twin(module: Module) -> Module:
+    """A module that shares the tensors of another, with modes, parts and other attributes of its own."""
+    parts = list(module.modules())
+    if any(getattr(part, "has_uninitialized_params", bool)() for part in parts):
+        raise RuntimeError("jit.script: expected no uninitialized parameters or buffers; run a forward pass first")
+    twins: dict[int, Any] = {id(part): part if is_scripted(part) else copy.copy(part) for part in parts}
+    for part in parts:
+        twin = twins[id(part)]
+        if twin is not part:
+            for name, value in list(twin.__dict__.items()):
+                if _isinstance(value, Registry):
+                    twin.__dict__[name] = Registry(twin, {key: _own(item, twins) for key, item in value.items()})
+                else:
+                    twin.__dict__[name] = _own(value, twins)
+            twin.__dict__[_MARK] = True
+    result: Module = twins[id(module)]
+    return result
 
 
 def scripted(obj: Any) -> Any:
-    """The object, which counts as a script from now on, as do a module's parts; of a function one that calls it."""
+    """What counts as a script: of a module one that shares its tensors, of a function one that calls it, else ``obj``.
+
+    Modes and attributes of the two modules are their own from then on, as in PyTorch.
+    """
+    global _made
+    _made = True
+    if _isinstance(obj, Module):
+        return obj if _isinstance(obj, ScriptModule) else _twin(obj)
     if type(obj) is types.FunctionType:
         obj = _Function(obj)
-    if _isinstance(obj, Module):
-        parts = list(obj.modules())
-        if any(getattr(part, "has_uninitialized_params", bool)() for part in parts):
-            raise RuntimeError("jit.script: expected no uninitialized parameters or buffers; run a forward pass first")
-        for part in parts:
-            part.__dict__[_MARK] = True
-    elif callable(obj) and not _isinstance(obj, type):
+    if callable(obj) and not _isinstance(obj, type):
         with contextlib.suppress(TypeError):  # what has no weak references
             _functions[id(obj)] = obj
     return obj
