@@ -314,3 +314,22 @@ def test_null_refuses_by_name(null: ts.device) -> None:
     with pytest.raises(RuntimeError, match="has no kernel pointwise"):
         x + 1
     assert ts.ones(3).to(null).cpu().tolist() == [1.0] * 3
+
+
+def test_what_its_methods_do_is_no_part_of_compiled_programs(backend: Bytes) -> None:
+    lock = threading.Lock()
+    calls: list[int] = []
+
+    @backend.kernel("softmax")
+    def softmax(out: Operand, x: Operand, *rest: Any) -> None:
+        with lock:  # which no graph could repeat
+            calls.append(len(calls))
+        raised = np.exp(floats(x))
+        floats(out)[...] = raised / raised.sum(-1, keepdims=True)
+
+    x = ts.tensor([[1.0, 2.0], [3.0, 4.0]]).to(backend.name)
+    compiled: Any = ts.compile(lambda x: x.softmax(1).clone().softmax(1), fullgraph=True)
+    for _ in range(6):
+        got = compiled(x)
+    assert compiled._compiled.reasons == [] and compiled._compiled.places and len(calls) == 12
+    ts.testing.assert_close(got.cpu(), x.cpu().softmax(1).softmax(1))

@@ -295,10 +295,14 @@ PyObject* launch_counters(PyObject*, PyObject* args) {
   });
 }
 
+// Whether a method or kernel of a backend in Python runs in this thread.
+PyObject* within_backend(PyObject*, PyObject*) { return PyBool_FromLong(backend_depth > 0); }
+
 PyMethodDef g_python_backend_functions[] = {
     {"_register_python_backend", register_python_backend, METH_VARARGS, nullptr},
     {"_launch_counters", launch_counters, METH_VARARGS, nullptr},
     {"_python_backend", python_backend, METH_VARARGS, nullptr},
+    {"_within_backend", within_backend, METH_NOARGS, nullptr},
     {nullptr, nullptr, 0, nullptr}};
 
 } // namespace

@@ -54,10 +54,18 @@ private:
   PyObject *type_, *value_, *traceback_;
 };
 
+// How deep this thread is in methods and kernels of backends: what runs there is no part of any program.
+inline thread_local int backend_depth = 0;
+struct WithinBackend {
+  WithinBackend() { ++backend_depth; }
+  ~WithinBackend() { --backend_depth; }
+};
+
 template <class F> int callback(F&& f) noexcept {
   if (interpreter_gone()) return TS_ERROR;
   GilGuard gil;
   KeepError kept;
+  WithinBackend within;
   try {
     return f();
   } catch (...) {

@@ -202,8 +202,8 @@ class Watch:
         return _line(sys._getframe(1))
 
     def refuse(self, reason: str, passing: bool = False, final: bool = True, own: bool = False) -> None:
-        """Note a reason; the first counts."""
-        if self.reason is None:
+        """Note a reason; the first counts. What a backend does is no part of the program."""
+        if self.reason is None and not _native._within_backend():
             self.reason = NotProved(reason, passing, final, own)
 
     def refuse_outside(self, reason: str) -> None:
@@ -222,7 +222,7 @@ class Watch:
             return False
         code = frame.f_code
         away = code.co_filename.startswith((PACKAGE, "<frozen importlib"))
-        return not away and code not in _trusted and not _is_help(frame)
+        return not (away or code in _trusted or _is_help(frame) or _native._within_backend())
 
     def _event(self, frame: types.FrameType, event: str, arg: Any) -> None:
         if event in _AFTERWARDS or self.paused or self._collecting:
@@ -254,8 +254,8 @@ class Watch:
     def _called(self, frame: types.FrameType) -> None:
         code = frame.f_code
         name = code.co_filename
-        if code in entries:
-            return  # which stands whole
+        if code in entries or _native._within_backend():
+            return  # of which the first stands whole
         if name.startswith(PACKAGE):
             inside = name[len(PACKAGE) + 1 :]
             if not inside.startswith(_COMPUTE) or inside.startswith(_NOT):
