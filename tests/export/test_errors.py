@@ -74,10 +74,12 @@ def replaced(m: Any, x: Any) -> Any:
 REFUSED = {
     "branch": (branch, "cond"),
     "loop": (loop, "while_loop"),
-    "item": (lambda m, x: ts.zeros(int(x.sum().item())), "item"),  # decides
+    "int": (lambda m, x: ts.zeros(int(x.sum())), "item"),  # decides
     "tolist": (lambda m, x: x.tolist(), "item"),
-    "mask": (lambda m, x: x[x > 0], "sizes of a result follow from values"),  # decides
-    "nonzero": (lambda m, x: x.nonzero(), "custom_op"),  # decides
+    "branch by number": (lambda m, x: x if x.sum().item() > 40 else -x, "other steps"),  # decides
+    "branch by length": (lambda m, x: x if len(x.nonzero()) else -x, "other steps"),  # decides
+    "loop by rows": (lambda m, x: [row * 2 for row in x.nonzero()], "other"),
+    "rows": (lambda m, x: x + x.nonzero().shape[0] ** 3 % 7, "could not be told"),
     "numpy": (lambda m, x: ts.tensor(np.asarray(x)), "NumPy"),  # decides
     "state": (state, "attribute state is read and assigned anew"),
     "state in a list": (state_in_list, "attribute held is read and assigned anew"),

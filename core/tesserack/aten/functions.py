@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -135,10 +136,25 @@ def _pinned(self: Tensor, device: Any = None) -> Tensor:
     return self.pin_memory()
 
 
+def _assert_scalar(condition: Any, message: str) -> None:
+    if not condition:
+        raise RuntimeError(message)
+    if watch := sys.modules.get("tesserack.fx.export._watch"):  # a graph that has it is traced again
+        watch.stated()
+
+
+def _in_range(size: Any, *, min: Any = None, max: Any = None) -> None:
+    if (min is not None and size < min) or (max is not None and size > max):
+        raise RuntimeError(f"Invalid value range for {size} between [{min}, {max}]")
+
+
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     **LAYERS,
     **SIGNATURES,
     "_to_copy": _to_copy,
+    "_assert_scalar": _assert_scalar,
+    "sym_constrain_range": _in_range,
+    "sym_constrain_range_for_size": _in_range,
     "lift_fresh": lambda self: self,
     "lift_fresh_copy": lambda self: self.clone(),
     "lift": lambda self: self,

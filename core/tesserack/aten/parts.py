@@ -20,6 +20,9 @@ _SELECT, _SLICE = 0, 1
 
 def _basic_index(self: Tensor, items: Sequence[int]) -> Tensor:
     aten, dim = namespace("aten"), 0
+    # Of several slices those that take all are no steps, unless where they end may follow from values.
+    mode = getattr(self, "fake_mode", None)
+    all_seen = len(items) == 4 or bool(mode is not None and mode.unknown is not None and mode.unknown.values)
     for k in range(0, len(items), 4):
         kind, start, length, step = items[k : k + 4]
         if kind == _SELECT:
@@ -31,8 +34,10 @@ def _basic_index(self: Tensor, items: Sequence[int]) -> Tensor:
                 self = aten.flip.default(self, [dim])
                 start, step = size - 1 - start, -step
             stop = start + length * step
-            if (start, length, step) != (0, size, 1):
-                self = aten.slice.Tensor(self, dim, start, sys.maxsize if length and stop >= size else stop, step)
+            if all_seen or (start, length, step) != (0, size, 1):
+                self = aten.slice.Tensor(
+                    self, dim, start, sys.maxsize if (length or not size) and stop >= size else stop, step
+                )
         else:
             self = aten.unsqueeze.default(self, dim)
         dim += 1

@@ -19,6 +19,9 @@ _BITWISE = ("and", "or", "xor", "lshift", "rshift")  # as Python writes them, wh
 
 # As ATen declares them; what it ignores here has a default.
 SCHEMAS = {
+    "_assert_scalar": "_assert_scalar(Scalar self, str assert_msg) -> ()",
+    "sym_constrain_range": "sym_constrain_range(Scalar size, *, int? min=None, int? max=None) -> ()",
+    "sym_constrain_range_for_size": "sym_constrain_range_for_size(Scalar size, *, int? min=None, int? max=None) -> ()",
     "embedding": "embedding(Tensor weight, Tensor indices, int padding_idx=-1, bool scale_grad_by_freq=False, "
     "bool sparse=False) -> Tensor",
     "layer_norm": "layer_norm(Tensor input, int[] normalized_shape, Tensor? weight=None, Tensor? bias=None, "

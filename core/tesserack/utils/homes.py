@@ -201,6 +201,7 @@ NAMES = {
     **dict.fromkeys(_MUTATION, "ops.mutation"),
     **dict.fromkeys(_SYMBOLIC, "ops.sizes"),
     "_assert": "_tensor.assertions",
+    **dict.fromkeys(("_check", "_check_index", "_check_is_size", "_check_type", "_check_value"), "_tensor.conditions"),
     "cond": "ops.control_flow.cond",
     "while_loop": "ops.control_flow.while_loop",
     **dict.fromkeys(("frobenius_norm", "norm_except_dim", "nuclear_norm"), "ops.norms"),

@@ -117,7 +117,35 @@ class FakeTensor(Tensor):
         """The values where they are known; else ``DataDependentOutputException``."""
         if self.constant is not None:
             return self.constant.tolist()
+        if self.fake_mode.unknown is not None and self.ndim < 2:
+            return [self[k].item() for k in range(len(self))] if self.ndim else self.item()
         raise DataDependentOutputException("aten._local_scalar_dense.default", "tolist: a fake tensor has no values")
+
+    def item(self) -> Any:
+        """The element where it is known; one that tells what it is compared with where someone follows that."""
+        unknown = None if self.constant is not None else self.fake_mode.unknown
+        found = super().item()
+        return found if unknown is None else unknown.watch.watched(found)
+
+    def _decides(self, conversion: str) -> Any:
+        """A number that is Python's own from then on, so that nobody sees what it decides."""
+        if self.fake_mode.unknown is None or self.constant is not None or self.numel() != 1:
+            return getattr(Tensor, conversion)(self)
+        raise DataDependentOutputException(
+            "aten._local_scalar_dense.default", f"{conversion}: a fake tensor has no values"
+        )
+
+    def __bool__(self) -> bool:
+        return self._decides("__bool__")  # type: ignore[no-any-return]
+
+    def __int__(self) -> int:
+        return self._decides("__int__")  # type: ignore[no-any-return]
+
+    def __index__(self) -> int:
+        return self._decides("__index__")  # type: ignore[no-any-return]
+
+    def __float__(self) -> float:
+        return self._decides("__float__")  # type: ignore[no-any-return]
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         raise UnsupportedFakeTensorException("a fake tensor has no values to be pickled")
@@ -202,6 +230,7 @@ class FakeTensorMode(TorchDispatchMode):
         self.fake_tensor_converter = FakeTensorConverter()
         self.constants = Constants()
         self.whole = by_values()
+        self.unknown: Any = None  # what takes numbers for what follows from values
         self.shown_sizes: Any = None  # what sizes are shown as, for who follows what is done with them
 
     @classmethod
@@ -273,7 +302,10 @@ class FakeTensorMode(TorchDispatchMode):
 
     def _run(self, func: Any, args: Any, kwargs: Any) -> Any:
         name = func.overloadpacket.__name__
+        unknown = self.unknown
         if name in _NUMBERS:
+            if unknown is not None and name == "_local_scalar_dense" and args[0].dtype is not ts.bool:
+                return unknown.number(args[0].dtype)
             raise DataDependentOutputException(
                 func, f"{func}: a number was asked for that follows from the values of a tensor, which fake tensors do "
                 "not have"
@@ -284,6 +316,9 @@ class FakeTensorMode(TorchDispatchMode):
         except NotImplementedError as error:
             if "sizes of the result follow from values" not in str(error):
                 raise
+            if unknown is not None and unknown.knows(name):
+                with disabled_modes():
+                    return unknown.outline(name, args, kwargs)
             raise DynamicOutputShapeException(func, f"{func}: {error}") from error
         except RuntimeError as error:
             if "cannot be called on meta tensors" not in str(error):

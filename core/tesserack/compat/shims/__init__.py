@@ -10,10 +10,7 @@ from typing import Any
 import tesserack as ts
 from tesserack import Tensor
 from tesserack._tensor.assertions import _assert
-from tesserack.compat import _names
-from tesserack.compat._old_forms import functions
-from tesserack.compat.shims._amp_parts import _amp_foreach_non_finite_check_and_unscale_, _amp_update_scale_
-from tesserack.compat.shims._checks import (
+from tesserack._tensor.conditions import (
     _check,
     _check_index,
     _check_is_size,
@@ -24,6 +21,9 @@ from tesserack.compat.shims._checks import (
     _check_value,
     _check_with,
 )
+from tesserack.compat import _names
+from tesserack.compat._old_forms import functions
+from tesserack.compat.shims._amp_parts import _amp_foreach_non_finite_check_and_unscale_, _amp_update_scale_
 from tesserack.compat.shims._parts import (
     _add_relu,
     _aminmax,

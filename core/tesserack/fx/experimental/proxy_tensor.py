@@ -14,6 +14,7 @@ from typing import Any
 from tesserack import Tensor, is_grad_enabled, strided
 from tesserack._tensor.subclass import has_no_memory
 from tesserack.aten.fake.fake_tensor import FakeTensor, FakeTensorMode
+from tesserack.aten.functions import FUNCTIONS
 from tesserack.aten.modes import TorchDispatchMode, _only, disabled_modes, stack, within_composite
 from tesserack.aten.operators import namespace
 from tesserack.fx._codegen import PyTreeCodeGen, PyTreeInfo
@@ -385,6 +386,17 @@ class RetracingInterpreter(Interpreter):
         if mode is not None:
             mode.tracer.carried = n.meta
         return super().run_node(n)
+
+    def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
+        """The call's value; numbers and sizes as methods read them, so that what it is compared with is seen."""
+        if args and isinstance(args[0], FakeTensor):
+            if target is _ATEN._local_scalar_dense.default:
+                return args[0].item()
+            if target is _ATEN.sym_size.int:
+                return args[0].shape[args[1]]
+        if target is _ATEN._assert_scalar.default:  # which writes itself down, of what it compares
+            return FUNCTIONS["_assert_scalar"](*args, **kwargs)
+        return super().call_function(target, args, kwargs)
 
 
 def reenter_make_fx(

@@ -7,13 +7,15 @@ from typing import Any
 
 import tesserack as ts
 from tesserack import Tensor
-from tesserack.fx.export._errors import ExportError, place_of
+from tesserack.fx.export._asserts import named
+from tesserack.fx.export._errors import ExportError, place_of, ways_out
 from tesserack.fx.export._merge import Difference, merge
 from tesserack.fx.export._ranges import InputCheck, Symbol, ValueRanges
 from tesserack.fx.export._related import tied
 from tesserack.fx.export._symbols import named_columns, sizes_at, symbols_of, trials
-from tesserack.fx.export._trace import Program, Trace, line_of, trace
+from tesserack.fx.export._trace import Program, Trace, line_of, remove_unread
 from tesserack.fx.export._try import differs
+from tesserack.fx.export._turns import other_values, traced
 from tesserack.fx.export.dynamic_shapes import AdditionalInputs, ShapesCollection, bind, combined
 from tesserack.fx.export.exported_program import ExportedProgram, ModuleCallEntry, ModuleCallSignature
 from tesserack.fx.export.graph_signature import (
@@ -141,8 +143,8 @@ def merged(program: Program, symbols: list[Symbol]) -> Trace:
     try:
         return _within_range(program, symbols)
     except _Varies as error:
-        if not symbols:
-            raise
+        if not symbols or _decided_by_values(program, symbols):
+            raise ways_out("number", f"{error.why}, where values that no trace knows are others", error.line) from error
         if _tie(program, symbols):
             return merged(program, symbols)
         guilty = [s for s in symbols if _alone_varies(program, symbols, s)]
@@ -201,9 +203,14 @@ def _within_range(program: Program, symbols: list[Symbol]) -> Trace:
     """The graph, after tries at sizes in between, the greatest and the least; least ones that the program does not name
     are found: 0 or 1 if it takes them, else 2."""
     if not symbols:
-        return trace(program, {})
+        found = program.traces[()] = _traced(program, symbols, (), True)
+        return _merged_at(program, symbols, other_values(program, symbols)) if found.unknown.values else found
     rows = trials(symbols)
-    found = _merged_at(program, symbols, rows)
+    example = (*(s.example for s in symbols),)
+    program.traces[example] = _traced(program, symbols, example, True)
+    if program.traces[example].unknown.values:
+        rows += other_values(program, symbols)
+    _merged_at(program, symbols, rows)
     rows += _asked_for(program, symbols, rows)
     named = [[s.range.lower + more if s.declared else s.example for s in symbols] for more in (0, 1)]
     rows += [row for row in named[: 2 if any(s.declared and not s.range.lower for s in symbols) else 1]
@@ -230,7 +237,7 @@ def _asked_for(program: Program, symbols: list[Symbol], rows: list[list[int]]) -
     """Sizes around those that the program compares its sizes with."""
     found: dict[tuple[int, ...], None] = {}
     for row, made in program.traces.items():
-        for place, (symbol, value) in enumerate(zip(symbols, row, strict=True)):
+        for place, (symbol, value) in enumerate(zip(symbols, row, strict=False)):
             wanted = {n for _, _, f, o in symbol.places for n in made.watch.further(f, o, value)}
             least = symbol.range.lower if symbol.declared else 2
             for n in sorted(wanted):
@@ -271,21 +278,23 @@ def _merged_at(program: Program, symbols: list[Symbol], rows: Sequence[Sequence[
         raise _Varies(_values(symbols, every[alike[error.trace]]), error.why, place_of(error.node)) from error
     for k, row in enumerate(every):
         if k not in alike:
+            line = place_of(_first_other(traces[base], traces[k]))
+            if len(row) > len(symbols) or [*row] == [*every[base][: len(symbols)]]:
+                raise _Varies(_values(symbols, row), "the program takes other steps", line)
             why = differs(program, traces[base], sizes_at(symbols, row))
             if why:
-                than = ", ".join(f"{s.name}={n}" for s, n in zip(symbols, every[base], strict=True))
-                line = place_of(_first_other(traces[base], traces[k]))
+                than = ", ".join(f"{s.name}={n}" for s, n in zip(symbols, every[base], strict=False))
                 raise _Varies(_values(symbols, row), f"it takes other steps than with {than}, {why}", line)
     return traces[base]
 
 
 def _values(symbols: Sequence[Symbol], row: Sequence[int]) -> dict[str, int]:
-    return {s.name: value for s, value in zip(symbols, row, strict=True)}
+    return {s.name: value for s, value in zip(symbols, row, strict=False)}
 
 
-def _traced(program: Program, symbols: Sequence[Symbol], row: Sequence[int], example: bool) -> Trace:
+def _traced(program: Program, symbols: Sequence[Symbol], row: Sequence[Any], example: bool) -> Trace:
     try:
-        return trace(program, sizes_at(symbols, row))
+        return traced(program, symbols, row)
     except ExportError:
         raise
     except Exception as error:
@@ -294,6 +303,19 @@ def _traced(program: Program, symbols: Sequence[Symbol], row: Sequence[int], exa
         first = str(error).strip().splitlines()
         why = f"it fails: {first[0] if first else type(error).__name__}"
         raise _Varies(_values(symbols, row), why, line_of(error)) from error
+
+
+def _decided_by_values(program: Program, symbols: list[Symbol]) -> bool:
+    """Whether values that no trace knows are why the program is not one graph, and no size is."""
+    rows = [[*(s.example for s in symbols), turn] for turn in range(1, 5)]
+    try:
+        if _merged_at(program, symbols, rows).unknown.values:
+            _merged_at(program, symbols, other_values(program, symbols))
+    except _Varies:
+        return True
+    except ExportError:
+        pass
+    return False
 
 
 def _first_other(one: Trace, other: Trace) -> Node | None:
@@ -318,6 +340,9 @@ def assemble(
 ) -> ExportedProgram:
     """The exported program of what is traced."""
     found = merged(program, symbols)
+    if found.unknown.values:
+        named(found.graph)
+        remove_unread(found.graph)
     persistent = {name: kept for name, _, kept in program.buffers}
     values = {id(node): leaf for (kind, _, node), leaf in zip(found.inputs[-len(program.leaves) or len(found.inputs) :],
                                                                program.leaves, strict=True)}  # fmt: skip

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import operator
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -62,6 +63,7 @@ class _Merged:
         self.symbols: list[Expression] = []
         self.made: dict[str, Any] = {}  # nodes of expressions, by their text
         self.sizes: dict[Node, list[Expression]] = {}  # sizes that vary, of values
+        self.unknown = 0  # how many have a name
         self.vectors: dict[tuple[int, ...], Expression] = {}  # the first size that was these numbers
         self.appended: dict[Node, Any] = {}  # operands that calls of control flow are given besides
 
@@ -174,6 +176,8 @@ class _Merged:
 
     def _number(self, values: list[Any], row: tuple[Node, ...], near: list[Expression]) -> Any:
         found = find(values, self.symbols, near)
+        if found is None and row[0].target in (aten.slice.Tensor, aten.select.int):
+            found = self._clipped(values, row)
         if found is None:
             found = find(values, self.symbols, [*self.vectors.values()])
         if found is None and self.around is not None and all(isinstance(v, int) for v in values):
@@ -188,6 +192,25 @@ class _Merged:
                 "the sizes of what it is given",
             )
         return self._built(found, row[0])
+
+    def _clipped(self, values: list[Any], row: tuple[Node, ...]) -> Expression | None:
+        """An index, or where a slice begins or ends, which is no farther than the dim is long, counted from its end
+        where it is negative.
+        """
+        if any(len(node.args) < 2 for node in row):
+            return None
+        ends = [_plain(node.args[0].meta["val"])[node.args[1]] for node in row]
+
+        def clipped(column: Sequence[Any]) -> list[int]:
+            return [min(v, end) if v >= 0 else max(v + end, 0) for v, end in zip(column, ends, strict=True)]
+
+        wanted = clipped(values)
+        if wanted == ends:
+            return Expression(("number", sys.maxsize), [sys.maxsize] * len(ends), str(sys.maxsize), atom=True)
+        for n in dict.fromkeys(v for v in values if v != sys.maxsize):
+            if clipped([n] * len(ends)) == wanted:
+                return Expression(("number", n), [n] * len(ends), str(n), atom=True)
+        return next((e for e in (*self.symbols, *self.vectors.values()) if clipped(e.values) == wanted), None)
 
     def _built(self, expression: Expression, before: Node) -> Any:
         """The node of an expression, made before the step that needs it; plain numbers as they are."""
@@ -230,6 +253,16 @@ class _Merged:
         values = [node.meta.get("val") for node in row]
         if isinstance(values[0], Tensor):
             self._tensor(row, values)
+        elif row[0].target is aten._local_scalar_dense.default:
+            self._read(row[0], (*values,))
+
+    def _read(self, node: Node, values: tuple[Any, ...]) -> None:
+        """A number that follows from the values of a tensor."""
+        found = Expression(("node", node), values, self._unknown(), atom=True)
+        self.vectors.setdefault(values, found)
+        self.symbols.append(found)
+        if isinstance(values[0], int):
+            node.meta["val"] = SymInt(values[0], found.text)
 
     def _tensor(self, row: tuple[Node, ...], values: list[Any]) -> None:
         node = row[0]
@@ -259,12 +292,21 @@ class _Merged:
             self.symbols.append(size(node, dim, column, text))
             return text
         found = find(column, self.symbols, ())
-        return found.text if found is not None else f"u{len(self.vectors)}"
+        return found.text if found is not None else self._unknown()
+
+    def _unknown(self) -> str:
+        """A name for what follows from values, as PyTorch gives them."""
+        outer = self
+        while outer.around is not None:
+            outer = outer.around
+        outer.unknown += 1
+        return f"u{outer.unknown - 1}"
 
 
 _FUNCTIONS: dict[str, Any] = {
     "*": operator.mul, "+": operator.add, "-": operator.sub, "//": operator.floordiv, "/": operator.truediv,
-    "float": float, "sqrt": math.sqrt, "log": math.log,
+    "float": float, "sqrt": math.sqrt, "log": math.log, "abs": operator.abs, "trunc": math.trunc, "round": round,
+    "floor": math.floor, "ceil": math.ceil,
 }  # fmt: skip
 
 

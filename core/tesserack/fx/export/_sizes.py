@@ -91,6 +91,13 @@ def find(values: Sequence[Any], symbols: Sequence[Expression], near: Sequence[Ex
     for expression in (*symbols, *near):
         if expression.values == values:
             return expression
+    rounded = _rounded(values, symbols)
+    if rounded is not None:
+        return rounded
+    for base in symbols:
+        if any(v < 0 for v in base.values) and tuple(map(abs, base.values)) == values:
+            return Expression(("abs", base), values, f"abs({base.text})", atom=True)
+    symbols, near = ([e for e in given if isinstance(e.values[0], int)] for given in (symbols, near))
     for found in (*_affine(values, symbols), *_products(values, symbols), *_affine(values, near)):
         return found
     for found in (*_products(values, near), *_planes(values, symbols), *_divided(values, symbols)):
@@ -192,6 +199,9 @@ def _shifted_products(values: tuple[int, ...], bases: Sequence[Expression]) -> I
 def _float(values: tuple[Any, ...], symbols: Sequence[Expression], near: Sequence[Expression]) -> Expression | None:
     """A number made of a size as programs do: as it is, its root, or what is divided by either."""
     pairs = [_made("*", s, t) for s, t in itertools.combinations_with_replacement((*symbols, *near)[:8], 2)]
+    for base in (*symbols, *near):
+        if base.values == values and isinstance(base.values[0], float):
+            return base
     for base in (*symbols, *near, *pairs):
         sizes = base.values
         for name, function in _FLOATS.items():
@@ -201,16 +211,60 @@ def _float(values: tuple[Any, ...], symbols: Sequence[Expression], near: Sequenc
                 continue
             if tuple(made) == tuple(map(float, values)):
                 return Expression((name, base), made, f"{name}({base.text})")
-        for factor in {values[0] / sizes[0], values[0] * sizes[0]} if sizes[0] else ():
-            if all(v == factor * x for v, x in zip(values, sizes, strict=True)):
+        rows = [*zip(values, sizes, strict=True)]
+        for factor in dict.fromkeys(v / x for v, x in rows if x):
+            if all(v == factor * x for v, x in rows):
                 return Expression(("*", base, _number(factor, len(sizes))), values, f"{base.shown}*{factor}")
-            if all(x and v == factor / x for v, x in zip(values, sizes, strict=True)):
+        for factor in dict.fromkeys(v * x for v, x in rows if x):
+            if all(x and v == factor / x for v, x in rows):
                 return Expression(("/", _number(factor, len(sizes)), base), values, f"{factor}/{base.shown}")
+        found = _float_affine(rows, base)
+        if found is not None:
+            return found
     return None
 
 
+def _float_affine(rows: Sequence[tuple[Any, Any]], base: Expression) -> Expression | None:
+    """``x + c``, ``c - x`` or ``a * x + c``: ``c`` shows where x is 0, and ``a`` where it is 1."""
+    values, count = [v for v, _ in rows], len(rows)
+    for c in dict.fromkeys(v - x for v, x in rows):
+        if all(v == x + c for v, x in rows):
+            return Expression(("+", base, _number(c, count)), values, f"{base.shown}+{c}")
+    for c in dict.fromkeys(v + x for v, x in rows):
+        if all(v == c - x for v, x in rows):
+            return Expression(("-", _number(c, count), base), values, f"{c}-{base.shown}")
+    c = next((v for v, x in rows if x == 0), None)
+    one = next((v for v, x in rows if x == 1), None)
+    if c is None or one is None or not all(v == (one - c) * x + c for v, x in rows):
+        return None
+    scaled = Expression(
+        ("*", base, _number(one - c, count)), [(one - c) * x for _, x in rows], f"{base.shown}*{one - c}"
+    )
+    return Expression(("+", scaled, _number(c, count)), values, f"{scaled.text}+{c}")
+
+
+def _rounded(values: tuple[int, ...], bases: Sequence[Expression]) -> Expression | None:
+    """An element of a tensor of floats as a whole number, which it may be a step from."""
+    for base in bases:
+        if not isinstance(base.values[0], float):
+            continue
+        for name, function in _WHOLE.items():
+            try:
+                made = [function(x) for x in base.values]
+            except (OverflowError, ValueError):
+                continue
+            step = values[0] - made[0]
+            if all(m + step == v for m, v in zip(made, values, strict=True)):
+                return _shifted(Expression((name, base), made, f"{name}({base.text})", atom=True), step)
+    return None
+
+
+_WHOLE: dict[str, Callable[[Any], int]] = {
+    "trunc": math.trunc, "round": round, "floor": math.floor, "ceil": math.ceil,
+}  # fmt: skip
 _FLOATS: dict[str, Callable[[Any], float]] = {
     "float": float,
+    "abs": lambda x: float(abs(x)),
     "sqrt": math.sqrt,
     "reciprocal": lambda x: 1 / x,
     "rsqrt": lambda x: 1 / math.sqrt(x),

@@ -25,10 +25,12 @@ __all__ = ["decode", "encode", "read_graph", "write_graph"]
 
 _FUNCTIONS: dict[str, Any] = {
     **{f"operator.{name}": getattr(operator, name)
-       for name in ("getitem", "add", "sub", "mul", "floordiv", "truediv", "pow", "mod", "neg")},
+       for name in ("getitem", "add", "sub", "mul", "floordiv", "truediv", "pow", "mod", "neg", "abs",
+                    "eq", "ne", "lt", "le", "gt", "ge")},
     "math.sqrt": math.sqrt,
-    "math.log": math.log,
+    **{f"math.{name}": getattr(math, name) for name in ("log", "trunc", "floor", "ceil")},
     "builtins.float": float,
+    "builtins.round": round,
 }  # fmt: skip
 _NAMES = {function: name for name, function in _FUNCTIONS.items()}
 _SPECIAL = {"memory_format": ts.memory_format, "layout": ts.layout}

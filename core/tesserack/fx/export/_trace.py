@@ -6,7 +6,7 @@ import contextlib
 import inspect
 import keyword
 import traceback
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,10 +30,12 @@ from tesserack.fx.experimental.proxy_tensor import (
     PythonKeyTracer,
     shown_frames,
 )
+from tesserack.fx.export._asserts import ASSERT, reader, states
 from tesserack.fx.export._errors import ExportError, ways_out
 from tesserack.fx.export._functional import Functional, functionalize_inner, written
 from tesserack.fx.export._side_effects import SideEffects
-from tesserack.fx.export._watch import Watch
+from tesserack.fx.export._unknown import Unknown
+from tesserack.fx.export._watch import Watch, watching
 from tesserack.fx.export.graph_signature import InputKind
 from tesserack.fx.graph import Graph
 from tesserack.fx.node import Node
@@ -45,7 +47,7 @@ from tesserack.nn.modules.module import (
 )
 from tesserack.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
 
-__all__ = ["Program", "Trace", "line_of", "trace"]
+__all__ = ["Program", "Trace", "line_of", "remove_unread", "trace"]
 
 
 @dataclass
@@ -76,6 +78,7 @@ class Trace:
     results: list[Any]
     out_spec: TreeSpec
     watch: Watch
+    unknown: Unknown
 
 
 class _Tracer(PythonKeyTracer):
@@ -173,14 +176,16 @@ class _Called(TorchFunctionMode):
             self.tracer.called = before
 
 
-def trace(program: Program, sizes: dict[tuple[int, int], int]) -> Trace:
-    """Run the program once, with these sizes in the place of the example's.
+def trace(program: Program, sizes: dict[tuple[int, int], int], unknown: Unknown | None = None) -> Trace:
+    """Run the program once, with these sizes in the place of the example's, and ``unknown`` for what follows from data.
 
     Raises:
         ExportError: for what cannot be seen or is not known without data, with the program's line.
     """
     mode = FakeTensorMode()
-    watch = Watch()
+    if unknown is None:
+        unknown = Unknown((), 0, {}, Watch())
+    mode.unknown, watch = unknown, unknown.watch
     if sizes:
         mode.shown_sizes = watch.shown
     tracer = _Tracer(program, mode)
@@ -193,19 +198,30 @@ def trace(program: Program, sizes: dict[tuple[int, int], int]) -> Trace:
     proxies.whole = program.whole
     effects, state = SideEffects(program.module), ts.get_rng_state().tolist()
     args, kwargs = tree_unflatten(leaves, program.in_spec)
-    with _within(program, tracer), _unrecorded(program), effects, mode, proxies, _Called(tracer), ts.enable_grad():
+    watch.state, watch.reader = states(tracer), reader(tracer)
+    unknown.begins = lambda: setattr(mode, "shown_sizes", watch.shown)
+    with (
+        _within(program, tracer),
+        _unrecorded(program),
+        effects,
+        mode,
+        proxies,
+        _Called(tracer),
+        ts.enable_grad(),
+        watching(watch),
+    ):
         flat, out_spec = tree_flatten(program.module(*args, **kwargs))
         nodes = [_result(tracer, x) for x in flat]
         assigned = [(name, tracer.node_of(x)) for name, x in effects.buffers(tracer.is_form)]
     effects.settle(tensor for _, tensor, _ in tracer.found)
-    mode.shown_sizes = None
+    mode.shown_sizes = mode.unknown = None
     if ts.get_rng_state().tolist() != state:
         raise ExportError(
             "export: random numbers were drawn that are no step of the graph, by what draws them outside of operators; "
             "draw them by rand or randn and go on from there"
         )
     tracer.graph.create_node("output", "output", ((*nodes, *(node for _, node in assigned)),), {})
-    return _finished(tracer, inputs, out_spec, [name for name, _ in assigned], watch)
+    return _finished(tracer, inputs, out_spec, [name for name, _ in assigned], unknown)
 
 
 @contextlib.contextmanager
@@ -239,6 +255,7 @@ def _detach(graph: Graph) -> None:
 
 
 _DETACH = namespace("aten").detach.default
+_NUMBER = namespace("aten")._local_scalar_dense.default  # who reads it shows when traces are merged
 
 
 def _flat(name: str) -> str:
@@ -293,7 +310,7 @@ def _result(tracer: PythonKeyTracer, value: Any) -> Any:
     )
 
 
-def _finished(tracer: _Tracer, inputs: list[Any], out_spec: TreeSpec, assigned: list[str], watch: Watch) -> Trace:
+def _finished(tracer: _Tracer, inputs: list[Any], out_spec: TreeSpec, assigned: list[str], unknown: Unknown) -> Trace:
     """The graph without writes, its placeholders in order, and without steps that nothing reads."""
     functionalize_inner(tracer.root)
     found = Functional(tracer.graph)
@@ -311,7 +328,7 @@ def _finished(tracer: _Tracer, inputs: list[Any], out_spec: TreeSpec, assigned: 
     output = found.graph.create_node("output", "output", ((*(node for _, _, node in changed), *results),), {})
     output.meta["val"] = None
     _detach(found.graph)
-    _remove_unread(found.graph)
+    remove_unread(found.graph, {_NUMBER} if unknown.values else frozenset())
     return Trace(
         found.graph,
         tracer.root,
@@ -320,7 +337,8 @@ def _finished(tracer: _Tracer, inputs: list[Any], out_spec: TreeSpec, assigned: 
         changed,
         results,
         out_spec,
-        watch,
+        unknown.watch,
+        unknown,
     )
 
 
@@ -342,10 +360,12 @@ def _rename(graph: Graph, names: dict[Node, str]) -> None:
             node.name = node.target = name
 
 
-def _remove_unread(graph: Graph) -> None:
-    """Steps that nothing reads go, but for those that write or draw random numbers."""
+def remove_unread(graph: Graph, kept: Collection[Any] = ()) -> None:
+    """Steps that nothing reads go, but for those that write or draw random numbers, and those of targets ``kept``."""
     for node in reversed([*graph.nodes]):
-        if not node.users and node.op in ("call_function", "get_attr") and not written(node) and not _random(node):
+        if node.users or node.op not in ("call_function", "get_attr") or node.target in (*kept, ASSERT):
+            continue
+        if not written(node) and not _random(node):
             graph.erase_node(node)
 
 

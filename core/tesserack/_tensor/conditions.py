@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -16,6 +17,8 @@ def _raise(kind: type[Exception], condition: Any, message: Message) -> None:
     if not isinstance(condition, bool):
         raise TypeError(f"cond must be a bool, but got {type(condition)}")
     if condition:
+        if watch := sys.modules.get("tesserack.fx.export._watch"):
+            watch.stated(sys._getframe(2))
         return
     if message is not None and not callable(message):
         raise TypeError("message must be a callable")
@@ -53,7 +56,11 @@ def _check_not_implemented(cond: Any, message: Message = None) -> None:
 
 def _check_is_size(i: Any, message: Message = None, *, max: Any = None) -> None:
     """``RuntimeError`` for a negative size, or one above ``max``."""
-    _raise(RuntimeError, i >= 0 and (max is None or i <= max), message)
+    _raise(RuntimeError, _is_size(i, max), message)
+
+
+def _is_size(i: Any, most: Any) -> bool:
+    return bool(i >= 0 and (most is None or i <= most))
 
 
 def _check_tensor_all(cond: Any, message: Message = None) -> None:
