@@ -148,6 +148,24 @@ def test_conditions_are_kept(varies: bool) -> None:
                 program.module()(x)
 
 
+def test_conditions_of_several_comparisons_and_lines() -> None:
+    def f(x: Any) -> Any:
+        n = x.sum().long().item()
+        _check(
+            n > 3,
+            lambda: "several lines",
+        )
+        _check(not n >= 20)
+        _check(5 <= n <= 15 and n != 9)
+        return x + n
+
+    exported = export(Program(f), (ts.ones(3, 4),))
+    assert exported.module()(ts.ones(3, 4)).equal(ts.full((3, 4), 13.0))
+    for scale, told in ((0.25, "u0 > 3"), (2.0, "u0 < 20"), (0.34, "u0 >= 5"), (1.5, "u0 <= 15"), (0.75, "u0 != 9")):
+        with pytest.raises(RuntimeError, match="Runtime assertion failed for expression " + told):
+            exported.module()(ts.ones(3, 4) * scale)
+
+
 def test_numbers_that_a_program_compares_are_tried() -> None:
     for f in (
         lambda x: x + 1 if x.sum().long().item() * 2 + 3 > 4000 else x,

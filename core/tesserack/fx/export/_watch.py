@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import math
 import operator
 import sys
+import types
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -27,8 +29,8 @@ class Watch:
     def __init__(self) -> None:
         self.compared: dict[tuple[Any, Any], None] = {}
         self.divided: set[tuple[int, int]] = set()
-        # The comparisons since a condition was stated, each with its place in the program.
-        self.pending: list[tuple[Any, Any, Any, tuple[str, int]]] = []
+        # The comparisons since a condition was stated, each with where the program makes it.
+        self.pending: list[tuple[str, Any, Any, types.CodeType, int]] = []
         self.unknown: set[int] = set()  # sizes that follow from values
         self.reader: Callable[[], Any] = lambda: None  # the step that read the last number of a tensor's
         self.state: Callable[[Any, Any, Any], None] | None = None  # writes down what one compares, which holds
@@ -61,8 +63,7 @@ class Watch:
         number = (float(other) - offset) / scale if scale else float(other)
         if math.isfinite(number):
             self.compared[origin, number if isinstance(origin, float) else math.floor(number)] = None
-        place = frame.f_code.co_filename, frame.f_lineno
-        self.pending.append((getattr(operator, name), one, other, place))
+        self.pending.append((name, one, other, frame.f_code, frame.f_lineno))
 
 
 _watches: list[Watch] = []  # of the traces under way
@@ -78,16 +79,43 @@ def watching(watch: Watch) -> Iterator[None]:
         _watches.remove(watch)
 
 
+_OTHERWISE = {"eq": "ne", "ne": "eq", "lt": "ge", "ge": "lt", "le": "gt", "gt": "le"}
+
+
 def stated(frame: Any = None) -> None:
-    """A condition holds that the program states: what it compares is written down. Of the frame's line; None: all."""
+    """A condition holds that the program states: what it compares is written down. Of the frame's call; None: all."""
     watch = _watches[-1] if _watches else None
     if watch is None or watch.state is None:
         return
-    place = None if frame is None else (frame.f_code.co_filename, frame.f_lineno)
+    lines = range(sys.maxsize) if frame is None else _lines(frame)
     pending, watch.pending = watch.pending, []
-    for function, one, other, where in pending:
-        if place is None or where == place:
-            watch.state(function, one, other)
+    found = [
+        (name, one, other)
+        for name, one, other, code, line in pending
+        if frame is None or (code is frame.f_code and line in lines)
+    ]
+    holds = [bool(getattr(operator, name)(_plain(one), _plain(other))) for name, one, other in found]
+    if holds == [False]:
+        found, holds = [(_OTHERWISE[name], one, other) for name, one, other in found], [True]
+    if all(holds):  # of others it is not known which of them the condition needs
+        for name, one, other in found:
+            watch.state(getattr(operator, name), one, other)
+
+
+def _plain(value: Any) -> Any:
+    return float(value) if isinstance(value, float) else int(value)
+
+
+def _lines(frame: Any) -> range:
+    """The lines of the call that a frame is at."""
+    first, positions = frame.f_lineno, getattr(frame.f_code, "co_positions", None)
+    if positions is None:
+        return range(first, first + _LONG)
+    at = next(itertools.islice(positions(), frame.f_lasti // 2, None), (first, first))
+    return range(at[0] or first, (at[1] or first) + 1)
+
+
+_LONG = 10  # lines of a call, where Python does not tell
 
 
 class _Watched(int):
