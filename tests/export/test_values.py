@@ -10,6 +10,7 @@ import pytest
 import tesserack as ts
 from tesserack import _check, _check_is_size, nn
 from tesserack.export import Dim, export, load, save
+from tesserack.library.definitions import get_ctx
 from tesserack.nn import functional as F
 from tesserack.utils._pytree import tree_leaves
 
@@ -92,6 +93,7 @@ PROGRAMS = {
     "from there": lambda x: x.flatten()[x.abs().sum().long().item() :],
     "an index": lambda x: (x.flatten()[x.argmax().item()], x[x[:, 0].argmax().item()] + 1),
     "padded": lambda x: F.pad(x, (0, (x > 0).sum().item())),
+    "bounded": lambda x: x + min(x.sum().long().item(), 3) - max((x > 0).nonzero().shape[0], 4),
     "slices": item_slice,
     "split": parts,
     "topk": largest,
@@ -148,6 +150,22 @@ def test_conditions_are_kept(varies: bool) -> None:
                 program.module()(x)
 
 
+def test_sizes_that_rules_of_operators_leave_open() -> None:
+    @ts.library.custom_op("test_values::kept", mutates_args=())
+    def kept(x: ts.Tensor) -> ts.Tensor:
+        return x[x > 0].clone()
+
+    @kept.register_fake
+    def _(x: ts.Tensor) -> ts.Tensor:
+        return x.new_empty(get_ctx().new_dynamic_size(max=x.numel()))
+
+    exported = export(Program(lambda x: kept(x).reshape(-1, 1) * 2), (ts.ones(3, 4),))
+    x = ts.randn(3, 4)
+    assert exported.module()(x).equal(kept(x).reshape(-1, 1) * 2)
+    with pytest.raises(RuntimeError, match="get_ctx"):
+        get_ctx()
+
+
 def test_conditions_of_several_comparisons_and_lines() -> None:
     def f(x: Any) -> Any:
         n = x.sum().long().item()
@@ -172,7 +190,7 @@ def test_numbers_that_a_program_compares_are_tried() -> None:
         lambda x: x + 1 if x.sum().item() / 2 - 1 > 30 else x,
         lambda x: x + 1 if 7 - x.sum().long().item() == 4 else x,
         lambda x: x if (x > 0).nonzero().shape[0] != 7 else x + 1,
-        lambda x: x + min(x.sum().long().item(), 3),
+        lambda x: x + min(max(x.sum().long().item(), 0), 3),
     ):
         with pytest.raises(RuntimeError, match=r"other steps|could not be told"):
             export(Program(f), (ts.ones(3, 4),))

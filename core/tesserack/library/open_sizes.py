@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 __all__ = ["OpenSizes", "current", "leaving_open"]
 
@@ -28,14 +29,14 @@ class OpenSizes:
         return size == rule or self.FIRST < rule <= self.FIRST + self.count
 
 
-current: OpenSizes | None = None
+current: Any = None
 
 
 @contextmanager
-def leaving_open() -> Iterator[OpenSizes]:
-    """Let rules leave sizes open inside."""
+def leaving_open(sizes: Any = None) -> Iterator[Any]:
+    """Let rules leave sizes open inside; ``sizes`` gives numbers for them."""
     global current
-    before, current = current, OpenSizes()
+    before, current = current, OpenSizes() if sizes is None else sizes
     try:
         yield current
     finally:

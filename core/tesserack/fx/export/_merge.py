@@ -306,7 +306,7 @@ class _Merged:
 _FUNCTIONS: dict[str, Any] = {
     "*": operator.mul, "+": operator.add, "-": operator.sub, "//": operator.floordiv, "/": operator.truediv,
     "float": float, "sqrt": math.sqrt, "log": math.log, "abs": operator.abs, "trunc": math.trunc, "round": round,
-    "floor": math.floor, "ceil": math.ceil,
+    "floor": math.floor, "ceil": math.ceil, "min": min, "max": max,
 }  # fmt: skip
 
 

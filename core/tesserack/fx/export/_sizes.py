@@ -104,6 +104,16 @@ def find(values: Sequence[Any], symbols: Sequence[Expression], near: Sequence[Ex
         return found
     for found in (*_planes(values, near), *_divided(values, near), *_shifted_products(values, near)):
         return found
+    return _bounded(values, [*symbols, *near])
+
+
+def _bounded(values: tuple[int, ...], bases: Sequence[Expression]) -> Expression | None:
+    """The less, or the greater, of a size and a number or another size."""
+    for name, function, farthest in (("min", min, max), ("max", max, min)):
+        limits = [_number(farthest(values), len(values)), *bases]
+        for base, limit in itertools.product(bases[:12], limits[:12]):
+            if all(function(x, y) == v for x, y, v in zip(base.values, limit.values, values, strict=True)):
+                return Expression((name, base, limit), values, f"{name}({base.text}, {limit.text})", atom=True)
     return None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import json
 import keyword
 import math
@@ -29,8 +30,7 @@ _FUNCTIONS: dict[str, Any] = {
                     "eq", "ne", "lt", "le", "gt", "ge")},
     "math.sqrt": math.sqrt,
     **{f"math.{name}": getattr(math, name) for name in ("log", "trunc", "floor", "ceil")},
-    "builtins.float": float,
-    "builtins.round": round,
+    **{f"builtins.{name}": getattr(builtins, name) for name in ("float", "round", "min", "max")},
 }  # fmt: skip
 _NAMES = {function: name for name, function in _FUNCTIONS.items()}
 _SPECIAL = {"memory_format": ts.memory_format, "layout": ts.layout}

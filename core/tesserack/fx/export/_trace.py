@@ -6,7 +6,7 @@ import contextlib
 import inspect
 import keyword
 import traceback
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -40,6 +40,7 @@ from tesserack.fx.export.graph_signature import InputKind
 from tesserack.fx.graph import Graph
 from tesserack.fx.node import Node
 from tesserack.jit.compiler import exporting
+from tesserack.library.open_sizes import leaving_open
 from tesserack.nn.modules.module import (
     Module,
     register_module_forward_hook,
@@ -209,6 +210,7 @@ def trace(program: Program, sizes: dict[tuple[int, int], int], unknown: Unknown 
         _Called(tracer),
         ts.enable_grad(),
         watching(watch),
+        leaving_open(unknown),
     ):
         flat, out_spec = tree_flatten(program.module(*args, **kwargs))
         nodes = [_result(tracer, x) for x in flat]
@@ -255,7 +257,6 @@ def _detach(graph: Graph) -> None:
 
 
 _DETACH = namespace("aten").detach.default
-_NUMBER = namespace("aten")._local_scalar_dense.default  # who reads it shows when traces are merged
 
 
 def _flat(name: str) -> str:
@@ -328,7 +329,10 @@ def _finished(tracer: _Tracer, inputs: list[Any], out_spec: TreeSpec, assigned: 
     output = found.graph.create_node("output", "output", ((*(node for _, _, node in changed), *results),), {})
     output.meta["val"] = None
     _detach(found.graph)
-    remove_unread(found.graph, {_NUMBER} if unknown.values else frozenset())
+    if unknown.values:  # who reads it shows when traces are merged
+        remove_unread(found.graph, unknown.tells)
+    else:
+        remove_unread(found.graph)
     return Trace(
         found.graph,
         tracer.root,
@@ -360,10 +364,10 @@ def _rename(graph: Graph, names: dict[Node, str]) -> None:
             node.name = node.target = name
 
 
-def remove_unread(graph: Graph, kept: Collection[Any] = ()) -> None:
+def remove_unread(graph: Graph, kept: Callable[[Any], bool] = lambda target: False) -> None:
     """Steps that nothing reads go, but for those that write or draw random numbers, and those of targets ``kept``."""
     for node in reversed([*graph.nodes]):
-        if node.users or node.op not in ("call_function", "get_attr") or node.target in (*kept, ASSERT):
+        if node.users or node.op not in ("call_function", "get_attr") or node.target is ASSERT or kept(node.target):
             continue
         if not written(node) and not _random(node):
             graph.erase_node(node)

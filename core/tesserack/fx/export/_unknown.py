@@ -54,6 +54,12 @@ class Unknown:
         self.watch.unknown.add(found)
         return found
 
+    def new_dynamic_size(self, *, min: int = 0, max: int | None = None) -> int:
+        """A size that the rule of a program's own operator leaves open."""
+        return self.size(max, min)
+
+    create_unbacked_symint = new_dynamic_size
+
     def _next(self, between: Callable[[random.Random], Any], special: dict[int, Any]) -> Any:
         place = len(self.values)
         value = self.given.get(place, special.get(self.turn))
@@ -65,6 +71,13 @@ class Unknown:
     def knows(self, name: str) -> bool:
         """Whether it is known which sizes an operator's results have."""
         return name in _OUTLINES
+
+    def tells(self, target: Any) -> bool:
+        """Whether calls of it may tell what follows from values."""
+        packet = getattr(target, "overloadpacket", None)
+        if packet is None:
+            return False
+        return target.namespace != "aten" or packet.__name__ in _OUTLINES or packet.__name__ == "_local_scalar_dense"
 
     def outline(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The results, without data, of an operator whose sizes follow from values."""
