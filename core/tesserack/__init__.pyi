@@ -133,6 +133,11 @@ from tesserack._native import uint4_x2 as uint4_x2
 from tesserack._native import uint64 as uint64
 from tesserack._native import uint8 as uint8
 from tesserack._tensor.assertions import _assert as _assert
+from tesserack._tensor.conditions import _check as _check
+from tesserack._tensor.conditions import _check_index as _check_index
+from tesserack._tensor.conditions import _check_is_size as _check_is_size
+from tesserack._tensor.conditions import _check_type as _check_type
+from tesserack._tensor.conditions import _check_value as _check_value
 from tesserack._tensor.functions import asarray as asarray
 from tesserack._tensor.functions import broadcast_shapes as broadcast_shapes
 from tesserack._tensor.functions import compiled_with_cxx11_abi as compiled_with_cxx11_abi
