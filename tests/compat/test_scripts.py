@@ -76,6 +76,30 @@ def test_a_script_shares_tensors_and_nothing_else():
     assert scripted.graph is not graph.graph and scripted.eval()(ts.ones(4, 2)).shape == (4, 3) and graph.training
 
 
+NETS = {
+    "lstm": lambda: nn.LSTM(3, 4, 2, batch_first=True),
+    "weight_norm": lambda: nn.utils.parametrizations.weight_norm(nn.Linear(3, 4)),
+    "spectral_norm": lambda: nn.utils.parametrizations.spectral_norm(nn.Linear(3, 4)),
+    "old weight_norm": lambda: nn.utils.weight_norm(nn.Linear(3, 4)),
+    "sequential": lambda: nn.Sequential(nn.BatchNorm1d(3), nn.ReLU()),
+}
+
+
+@pytest.mark.filterwarnings("ignore:.*weight_norm:FutureWarning")
+@pytest.mark.parametrize("name", NETS)
+def test_scripts_compute_what_their_modules_do(name):
+    net = NETS[name]().eval()
+    x = ts.randn(2, 5, 3) if name == "lstm" else ts.randn(2, 3)
+    script = jit.script(net)
+
+    def result(module, given):
+        found = module(given)
+        return found[0] if isinstance(found, tuple) else found
+
+    assert result(net, x).equal(result(script, x))
+    assert result(script.double(), x.double()).dtype == ts.float64 == next(net.parameters()).dtype  # they are shared
+
+
 def test_scripts_know_that_they_are():
     class Tells(nn.Module):
         def __init__(self) -> None:

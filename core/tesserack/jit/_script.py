@@ -179,12 +179,21 @@ def _own(value: Any, twins: dict[int, Any]) -> Any:
     return kind(_own(item, twins) for item in value) if kind is tuple else value
 
 
+def _shell(module: Module) -> Module:
+    """A module of the same class with the same attributes; some, as parametrized ones, refuse to be copied."""
+    if hasattr(type(module), "__copy__"):
+        return copy.copy(module)
+    made: Module = object.__new__(type(module))
+    made.__dict__.update(module.__dict__)
+    return made
+
+
 def _twin(module: Module) -> Module:
     """A module that shares the tensors of another, with modes, parts and other attributes of its own."""
     parts = list(module.modules())
     if any(getattr(part, "has_uninitialized_params", bool)() for part in parts):
         raise RuntimeError("jit.script: expected no uninitialized parameters or buffers; run a forward pass first")
-    twins: dict[int, Any] = {id(part): part if is_scripted(part) else copy.copy(part) for part in parts}
+    twins: dict[int, Any] = {id(part): part if is_scripted(part) else _shell(part) for part in parts}
     for part in parts:
         twin = twins[id(part)]
         if twin is not part:
