@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import tesserack as ts
 from tesserack import _check, _check_is_size, nn
+from tesserack.aten.operators import namespace
 from tesserack.export import Dim, export, load, save
 from tesserack.library.definitions import get_ctx
 from tesserack.nn import functional as F
@@ -164,6 +165,24 @@ def test_sizes_that_rules_of_operators_leave_open() -> None:
     assert exported.module()(x).equal(kept(x).reshape(-1, 1) * 2)
     with pytest.raises(RuntimeError, match="get_ctx"):
         get_ctx()
+
+    @kept.register_fake
+    def _(x: ts.Tensor) -> ts.Tensor:
+        return x.new_empty(get_ctx().new_dynamic_size(min=3, max=2))
+
+    with pytest.raises(ValueError, match="expected 0 <= min <= max, got min=3, max=2"):
+        export(Program(kept), (ts.ones(3, 4),))
+
+
+def test_assertions_as_operators() -> None:
+    aten = namespace("aten")
+    assert aten._assert_scalar.default(3 > 2, "told") is None
+    with pytest.raises(RuntimeError, match="told"):
+        aten._assert_scalar.default(2 > 3, "told")
+    for operator in (aten.sym_constrain_range.default, aten.sym_constrain_range_for_size.default):
+        assert operator(3, min=1, max=3) is None and operator(3) is None
+        with pytest.raises(RuntimeError, match=r"Invalid value range for 4 between \[1, 3\]"):
+            operator(4, min=1, max=3)
 
 
 def test_conditions_of_several_comparisons_and_lines() -> None:

@@ -56,11 +56,7 @@ def _check_not_implemented(cond: Any, message: Message = None) -> None:
 
 def _check_is_size(i: Any, message: Message = None, *, max: Any = None) -> None:
     """``RuntimeError`` for a negative size, or one above ``max``."""
-    _raise(RuntimeError, _is_size(i, max), message)
-
-
-def _is_size(i: Any, most: Any) -> bool:
-    return bool(i >= 0 and (most is None or i <= most))
+    _raise(RuntimeError, i >= 0 and (max is None or i <= max), message)
 
 
 def _check_tensor_all(cond: Any, message: Message = None) -> None:

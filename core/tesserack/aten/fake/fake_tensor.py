@@ -136,16 +136,16 @@ class FakeTensor(Tensor):
         )
 
     def __bool__(self) -> bool:
-        return self._decides("__bool__")  # type: ignore[no-any-return]
+        return bool(self._decides("__bool__"))
 
     def __int__(self) -> int:
-        return self._decides("__int__")  # type: ignore[no-any-return]
+        return int(self._decides("__int__"))
 
     def __index__(self) -> int:
-        return self._decides("__index__")  # type: ignore[no-any-return]
+        return int(self._decides("__index__"))
 
     def __float__(self) -> float:
-        return self._decides("__float__")  # type: ignore[no-any-return]
+        return float(self._decides("__float__"))
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         raise UnsupportedFakeTensorException("a fake tensor has no values to be pickled")

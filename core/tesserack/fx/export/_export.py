@@ -238,7 +238,7 @@ def _asked_for(program: Program, symbols: list[Symbol], rows: list[list[int]]) -
     found: dict[tuple[int, ...], None] = {}
     for row, made in program.traces.items():
         for place, (symbol, value) in enumerate(zip(symbols, row, strict=False)):
-            wanted = {n for _, _, f, o in symbol.places for n in made.watch.further(f, o, value)}
+            wanted = {n for _, _, f, o in symbol.places for n in made.unknown.watch.further(f, o, value)}
             least = symbol.range.lower if symbol.declared else 2
             for n in sorted(wanted):
                 if n >= least and n in symbol.range and n != symbol.example:

@@ -12,7 +12,7 @@ from typing import Any
 from tesserack import Tensor
 from tesserack.aten.operators import namespace
 from tesserack.fx.experimental.proxy_tensor import CARRIED
-from tesserack.fx.export._sizes import Expression, SymInt, find, size
+from tesserack.fx.export._sizes import Expression, SymInt, bounded, find, size
 from tesserack.fx.graph import Graph
 from tesserack.fx.graph_module import GraphModule
 from tesserack.fx.node import Node
@@ -176,10 +176,12 @@ class _Merged:
 
     def _number(self, values: list[Any], row: tuple[Node, ...], near: list[Expression]) -> Any:
         found = find(values, self.symbols, near)
-        if found is None and row[0].target in (aten.slice.Tensor, aten.select.int):
-            found = self._clipped(values, row)
         if found is None:
             found = find(values, self.symbols, [*self.vectors.values()])
+        if found is None and row[0].target in (aten.slice.Tensor, aten.select.int):
+            found = self._clipped(values, row)
+        if found is None and all(isinstance(v, int) for v in values):
+            found = bounded(tuple(values), [*self.symbols, *self.vectors.values()])
         if found is None and self.around is not None and all(isinstance(v, int) for v in values):
             outside = self.around.offered(values)
             if outside is not None:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 from typing import Any
 
-__all__ = ["Expression", "SymInt", "find", "size", "symbol_text"]
+__all__ = ["Expression", "SymInt", "bounded", "find", "size", "symbol_text"]
 
 
 class SymInt(int):
@@ -104,11 +104,12 @@ def find(values: Sequence[Any], symbols: Sequence[Expression], near: Sequence[Ex
         return found
     for found in (*_planes(values, near), *_divided(values, near), *_shifted_products(values, near)):
         return found
-    return _bounded(values, [*symbols, *near])
+    return None
 
 
-def _bounded(values: tuple[int, ...], bases: Sequence[Expression]) -> Expression | None:
-    """The less, or the greater, of a size and a number or another size."""
+def bounded(values: tuple[int, ...], bases: Sequence[Expression]) -> Expression | None:
+    """The less, or the greater, of a size and a number or another size: where nothing else is these numbers."""
+    bases = [base for base in bases if isinstance(base.values[0], int)]
     for name, function, farthest in (("min", min, max), ("max", max, min)):
         limits = [_number(farthest(values), len(values)), *bases]
         for base, limit in itertools.product(bases[:12], limits[:12]):

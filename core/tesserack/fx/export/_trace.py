@@ -35,7 +35,7 @@ from tesserack.fx.export._errors import ExportError, ways_out
 from tesserack.fx.export._functional import Functional, functionalize_inner, written
 from tesserack.fx.export._side_effects import SideEffects
 from tesserack.fx.export._unknown import Unknown
-from tesserack.fx.export._watch import Watch, watching
+from tesserack.fx.export._watch import watching
 from tesserack.fx.export.graph_signature import InputKind
 from tesserack.fx.graph import Graph
 from tesserack.fx.node import Node
@@ -78,7 +78,6 @@ class Trace:
     changed: list[tuple[InputKind, str, Node]]
     results: list[Any]
     out_spec: TreeSpec
-    watch: Watch
     unknown: Unknown
 
 
@@ -177,15 +176,13 @@ class _Called(TorchFunctionMode):
             self.tracer.called = before
 
 
-def trace(program: Program, sizes: dict[tuple[int, int], int], unknown: Unknown | None = None) -> Trace:
+def trace(program: Program, sizes: dict[tuple[int, int], int], unknown: Unknown) -> Trace:
     """Run the program once, with these sizes in the place of the example's, and ``unknown`` for what follows from data.
 
     Raises:
         ExportError: for what cannot be seen or is not known without data, with the program's line.
     """
     mode = FakeTensorMode()
-    if unknown is None:
-        unknown = Unknown((), 0, {}, Watch())
     mode.unknown, watch = unknown, unknown.watch
     if sizes:
         mode.shown_sizes = watch.shown
@@ -341,7 +338,6 @@ def _finished(tracer: _Tracer, inputs: list[Any], out_spec: TreeSpec, assigned: 
         changed,
         results,
         out_spec,
-        unknown.watch,
         unknown,
     )
 

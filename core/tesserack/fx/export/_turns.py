@@ -75,7 +75,7 @@ def other_values(program: Program, symbols: Sequence[Symbol]) -> list[list[Any]]
     wanted: dict[tuple[int, Any], None] = {}
     for trace_ in [*program.traces.values()]:
         values = trace_.unknown.values
-        for value, number in trace_.watch.compared:
+        for value, number in trace_.unknown.watch.compared:
             if value in values:
                 wanted |= {(values.index(value), number + step): None for step in (-1, 0, 1)}
     more += [[*example, 0, place, number] for place, number in wanted][:_MOST]

@@ -55,7 +55,9 @@ class Unknown:
         return found
 
     def new_dynamic_size(self, *, min: int = 0, max: int | None = None) -> int:
-        """A size that the rule of a program's own operator leaves open."""
+        """A size that the rule of a program's own operator leaves open. ``ValueError`` for limits that hold none."""
+        if min < 0 or (max is not None and max < min):
+            raise ValueError(f"new_dynamic_size: expected 0 <= min <= max, got min={min}, max={max}")
         return self.size(max, min)
 
     create_unbacked_symint = new_dynamic_size

@@ -143,8 +143,6 @@ class _Watched(int):
         self.watch.note("ne", self, 0, sys._getframe(1))
         return int.__bool__(self)
 
-    __hash__ = int.__hash__
-
     def __reduce__(self) -> Any:
         return int, (int(self),)
 
@@ -234,12 +232,13 @@ def _negative(kind: Any) -> Callable[[Any], Any]:
     return negative
 
 
-for _name in _COMPARED:
-    setattr(_Watched, f"__{_name}__", _comparing(_name, int))
-    setattr(_WatchedFloat, f"__{_name}__", _comparing(_name, float))
+def _methods(kind: Any) -> dict[str, Any]:
+    compared = {f"__{name}__": _comparing(name, kind) for name in _COMPARED}
+    # Equality takes the hash away.
+    return {**compared, **{name: _making(name, kind) for name in _MADE}, "__neg__": _negative(kind),
+            "__hash__": kind.__hash__}  # fmt: skip
+
+
 for _kind in (_Watched, _WatchedFloat):
-    for _name in _MADE:
-        setattr(_kind, _name, _making(_name, _kind.__base__))
-    setattr(_kind, "__neg__", _negative(_kind.__base__))  # noqa: B010
-_Watched.__hash__ = int.__hash__  # type: ignore[assignment, method-assign]  # which __eq__ takes away
-_WatchedFloat.__hash__ = float.__hash__  # type: ignore[method-assign]
+    for _name, _method in _methods(_kind.__base__).items():
+        setattr(_kind, _name, _method)
