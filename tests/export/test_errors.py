@@ -75,6 +75,7 @@ REFUSED = {
     "branch": (branch, "cond"),
     "loop": (loop, "while_loop"),
     "int": (lambda m, x: ts.zeros(int(x.sum())), "item"),  # decides
+    "complex": (lambda m, x: x * (x + 0j).sum().item(), "item"),  # decides
     "tolist": (lambda m, x: x.tolist(), "item"),
     "branch by number": (lambda m, x: x if x.sum().item() > 40 else -x, "other steps"),  # decides
     "branch by length": (lambda m, x: x if len(x.nonzero()) else -x, "other steps"),  # decides

@@ -304,7 +304,7 @@ class FakeTensorMode(TorchDispatchMode):
         name = func.overloadpacket.__name__
         unknown = self.unknown
         if name in _NUMBERS:
-            if unknown is not None and name == "_local_scalar_dense" and args[0].dtype is not ts.bool:
+            if unknown is not None and name == "_local_scalar_dense" and unknown.takes(args[0].dtype):
                 return unknown.number(args[0].dtype)
             raise DataDependentOutputException(
                 func, f"{func}: a number was asked for that follows from the values of a tensor, which fake tensors do "

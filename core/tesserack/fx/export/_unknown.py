@@ -31,6 +31,10 @@ class Unknown:
         self.values: list[Any] = []
         self.begins: Callable[[], None] = lambda: None  # who hears of the first size
 
+    def takes(self, dtype: Any) -> bool:
+        """Whether there are numbers for elements: a truth is a branch, and complex ones are not compared."""
+        return dtype is not ts.bool and not dtype.is_complex
+
     def number(self, dtype: Any) -> Any:
         """The element of a tensor. Those of floats are of both signs, by the turn."""
         if dtype.is_floating_point:
