@@ -119,6 +119,7 @@ def test_scripts_know_that_they_are():
 
     class Inner(nn.Module):
         def forward(self) -> list[bool]:
+            assert not jit.onednn_fusion_enabled()
             return [jit.is_scripting(), called()]
 
     def called() -> bool:
