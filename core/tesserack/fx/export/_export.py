@@ -307,10 +307,10 @@ def _traced(program: Program, symbols: Sequence[Symbol], row: Sequence[Any], exa
 
 def _decided_by_values(program: Program, symbols: list[Symbol]) -> bool:
     """Whether values that no trace knows are why the program is not one graph, and no size is."""
-    rows = [[*(s.example for s in symbols), turn] for turn in range(1, 5)]
+    if not any(made.unknown.values for made in program.traces.values()):
+        return False
     try:
-        if _merged_at(program, symbols, rows).unknown.values:
-            _merged_at(program, symbols, other_values(program, symbols))
+        _merged_at(program, symbols, other_values(program, symbols))
     except _Varies:
         return True
     except ExportError:
