@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import copy
 import gc
 import inspect
@@ -284,3 +285,24 @@ def test_looking_at_a_run_leaves_the_collector_of_garbage_alone(enabled: bool) -
     finally:
         gc.callbacks.remove(told)
         (gc.enable if before else gc.disable)()
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 3])
+def test_mappings_of_every_length_are_looked_at(count: int, looked: list[Any]) -> None:
+    """Empty ones by their length, those of one key by their version, others by their order, too."""
+    table = collections.OrderedDict((str(k), k + 2.0) for k in range(count))
+
+    def weigh(x: ts.Tensor) -> ts.Tensor:
+        return sum((x * k * value for k, value in enumerate(table.values(), 2)), start=x.sin() * 2)
+
+    compiled, x = ts.compile(weigh), ts.randn(8)
+    for change in (table.clear, lambda: table.update(a=5.0), lambda: table.update(a=6.0, b=7.0, c=8.0)):
+        for _ in range(4):
+            assert compiled(x).equal(weigh(x))
+        looked.clear()
+        assert compiled(x).equal(weigh(x)) and not looked
+        if len(table) > 1:
+            table.move_to_end(next(iter(table)))
+            assert compiled(x).equal(weigh(x)) and looked
+        change()
+        assert compiled(x).equal(weigh(x))

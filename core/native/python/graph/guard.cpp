@@ -131,7 +131,8 @@ bool Watched::note() {
     parts.push_back(PyRef::borrow(part));
     return true;
   });
-  if ((kind == Kind::Dict && !PyODict_Check(object.get())) || kind == Kind::Entry) dict = object.get();
+  const bool has_order = PyODict_Check(object.get()) && parts.size() > 2; // which changes without its version
+  if ((kind == Kind::Dict && !has_order) || kind == Kind::Entry) dict = object.get();
   if (kind == Kind::Attributes && parts.size() > 1) dict = parts[1].get();
   if (dict) version = version_of_dict(dict);
   return noted;
@@ -165,6 +166,7 @@ bool Watched::holds() const {
   if (kind == Kind::Answer) return same_answer();
   if (kind == Kind::Class) return version_of(object.get()) == version;
   if (kind == Kind::Like) return same_tensor();
+  if (kind == Kind::Dict && parts.empty()) return PyDict_GET_SIZE(object.get()) == 0; // most there are
   if (dict && same_version()) return true;
   size_t k = 0;
   bool same = each_part(kind, object.get(), key.get(),
