@@ -112,6 +112,21 @@ def test_tiles_of_every_height_and_width(m: int) -> None:
                 assert (room == 7).all()
 
 
+@pytest.mark.parametrize("m", [5, 8, 9, 13, 14, 16, 17, 22, 29, 32, 45, 48, 49])
+def test_layers_of_few_rows(m: int) -> None:
+    """A weight whose columns are contiguous, from less than a block to more than one, small and large."""
+    rng = np.random.default_rng(m)
+    for n, k in ((7, 300), (70, 110), (1030, 270), (260, 1030)):
+        a, weight = random_array(rng, (m, k), "f4"), random_array(rng, (n, k), "f4")
+        for base in (None, (n,), (m, 1), (m, n)):
+            room = np.full((m + 2, n + 3), 7, "f4")
+            bias = [] if base is None else [np.broadcast_to(random_array(rng, base, "f4"), (m, n))]
+            call("matmul", [room[1:-1, 1:-2]], [a, weight.T, *bias], compute="f4")
+            check(room[1:-1, 1:-2], a, weight.T, *bias)
+            room[1:-1, 1:-2] = 7
+            assert (room == 7).all()
+
+
 @pytest.mark.parametrize("dtype", FLOATS + [np.dtype("i2")], ids=str)
 def test_strides_no_library_takes(dtype: np.dtype[Any]) -> None:
     rng = np.random.default_rng(2)
