@@ -70,3 +70,34 @@ def test_as_apart(name: str, dtype: ts.dtype) -> None:
     apart = ts.cat([CASES[name](*part) for part in parts])
     same = (whole == apart) & (whole.signbit() == apart.signbit()) | whole.isnan() & apart.isnan()
     assert bool(same.all()), (whole[~same][:5], apart[~same][:5])
+
+
+CHAINED = (
+    "gelu", "silu", "elu", "celu", "selu", "hardsigmoid", "hardswish", "hardtanh", "sigmoid", "logsigmoid", "softplus",
+    "softsign", "mish", "relu6", "leaky_relu", "tanhshrink", "softshrink",
+)  # fmt: skip
+METHODS = (
+    "erf", "erfc", "erfinv", "exp", "exp2", "expm1", "log1p", "sin", "cos", "tan", "atan", "sinh", "asinh", "frac",
+    "angle", "nan_to_num", "rsqrt", "lgamma", "digamma", "round", "sign", "square", "sinc",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", [ts.float32, ts.float64, ts.bfloat16], ids=str)
+@pytest.mark.parametrize("name", [*CHAINED, *METHODS])
+def test_within_a_longer_program(name: str, dtype: ts.dtype) -> None:
+    """What the machine has as one instruction keeps its bits beside others, in programs of few elements and many."""
+
+    def chain(a: ts.Tensor, b: ts.Tensor) -> ts.Tensor:
+        y = getattr(F, name)(a) if name in CHAINED else getattr(a, name)()
+        return (y + a) * b - 0.5 * y
+
+    ts.manual_seed(0)
+    a, b = values(dtype), values(dtype)
+    compiled = ts.compile(chain)
+    for count in (18, FEW, MANY):
+        x, scale = a[-count:].clone(), b[-count:].clone()
+        for _ in range(3):
+            got = compiled(x, scale)
+        want = chain(x, scale)
+        same = (got == want) | got.isnan() & want.isnan()
+        assert bool(same.all()), (count, x[~same][:5], got[~same][:5], want[~same][:5])

@@ -136,6 +136,7 @@ constexpr OpTable<float> make_table() {
   t.fn[TS_I_EXP][0] = &loop_avx2<exp_near, exp_f32>;
   t.fn[kSilu][0] = &loop_avx2<silu_near, silu_f32>;
   t.fn[TS_I_SIGMOID][0] = &loop_avx2<sigmoid_near, sigmoid_f32>;
+  t.fn[TS_I_ERF][0] = &registers_avx2<erf_avx2>;
   t.fn[kGelu][0] = &registers_avx2<gelu_avx2>;
   t.fn[TS_I_ERFC][0] = &registers_avx2<erfc_avx2>;
 #endif
