@@ -21,7 +21,8 @@ endif()
 # What pybind11 binds is called rarely, takes long to read and to optimise: one unit for size. Its files are named here:
 # no other one includes pybind11.
 set(bound_sources comm_bindings.cpp devices/runtime_bindings.cpp devices/service_bindings.cpp devices/stream_object.cpp
-                  devices/watch_bindings.cpp graph/existing.cpp graph/graph_bindings.cpp graph/guard_bindings.cpp)
+                  devices/watch_bindings.cpp graph/existing.cpp graph/graph_bindings.cpp graph/guard_bindings.cpp
+                  graph/tokens.cpp)
 list(TRANSFORM bound_sources PREPEND ${PROJECT_SOURCE_DIR}/core/native/python/)
 list(REMOVE_ITEM binding_sources ${bound_sources})
 # So is what is only reached by an error, or once for a backend or an operator.

@@ -297,6 +297,18 @@ class _Guard:
     @property
     def complete(self) -> _bool: ...
 
+def _attribute_tokens(
+    attributes: dict[str, Any],
+    simple: frozenset[type],
+    containers: frozenset[type],
+    hidden: frozenset[str],
+    of: Callable[[Any], Any],
+    watched: list[tuple[Any, ...]] | None,
+    kept: dict[_int, Any],
+) -> tuple[tuple[str, Any], ...]: ...
+def _class_version(cls: type) -> _int: ...  # 0: it has none
+def _likeness(tensor: Tensor) -> bytes | None: ...  # None: of a kind that cannot be told so
+
 # What a call runs: graphs, and calls of Python between them, each with the values that it is given and gives.
 # `in_order`: what runs where hooks would see that gradients come in another order.
 class _GraphProgram:

@@ -11,9 +11,7 @@ using ts::py::PyRef;
 
 namespace {
 
-enum class Kind : uint8_t { Dict, Sequence, Attributes, Class, Function, Cell, Entry, Like, Answer, Slots };
-
-// Classes have a version, which changes with any attribute of theirs or of their bases. 0: it has none.
+// 0: it has none.
 uint64_t version_of(PyObject* type) {
   auto* t = reinterpret_cast<PyTypeObject*>(type);
 #if PY_VERSION_HEX < 0x030d0000
@@ -21,6 +19,8 @@ uint64_t version_of(PyObject* type) {
 #endif
   return t->tp_version_tag; // 0 after a change, from 3.13 on without a flag beside it
 }
+
+enum class Kind : uint8_t { Dict, Sequence, Attributes, Class, Function, Cell, Entry, Like, Answer, Slots };
 
 // Attributes that have a place of their own in an object; null for one that is not set.
 template <class F> bool each_slot(PyObject* object, F visit) {
@@ -47,6 +47,12 @@ uint64_t version_of_dict(PyObject*) { return 0; } // it has none: contents are c
 #endif
 
 } // namespace
+
+uint64_t class_version(PyObject* type) {
+  static PyObject* any = PyUnicode_InternFromString("__doc__");
+  _PyType_Lookup(reinterpret_cast<PyTypeObject*>(type), any); // gives it a version if it has none
+  return version_of(type);
+}
 
 struct Watched {
   Kind kind;
@@ -112,9 +118,7 @@ template <class F> bool Watched::each_part(Kind kind, PyObject* object, PyObject
 
 bool Watched::note() {
   if (kind == Kind::Class) {
-    static PyObject* any = PyUnicode_InternFromString("__doc__");
-    _PyType_Lookup(reinterpret_cast<PyTypeObject*>(object.get()), any); // gives it a version if it has none
-    version = version_of(object.get());
+    version = class_version(object.get());
     return version != 0;
   }
   if (kind == Kind::Like) {
@@ -190,6 +194,18 @@ Kind kind_named(std::string_view name) {
   fail(ErrorKind::Value, "guard: there is nothing to watch of the kind '", name, '\'');
 }
 
+struct Identity {
+  Kind kind;
+  PyObject *object, *key;
+  bool operator==(const Identity&) const = default;
+};
+struct HashOfIdentity {
+  size_t operator()(const Identity& of) const {
+    const size_t mixed = reinterpret_cast<uintptr_t>(of.object) * 31 + reinterpret_cast<uintptr_t>(of.key);
+    return (mixed >> 4) * 31 + static_cast<size_t>(of.kind);
+  }
+};
+
 bool is_of(Kind kind, PyObject* o, PyObject* key) {
   switch (kind) {
   case Kind::Dict: return PyDict_Check(o);
@@ -210,6 +226,7 @@ bool is_of(Kind kind, PyObject* o, PyObject* key) {
 
 Guard::Guard(PyObject* watched, PyObject* held, const Guard* base, PyObject* base_object)
     : base_(base), base_object_(PyRef::borrow(base_object)) {
+  std::unordered_set<Identity, HashOfIdentity> known;
   for (Py_ssize_t k = 0; k < PyList_GET_SIZE(watched); ++k) {
     PyObject* item = PyList_GET_ITEM(watched, k);
     TS_CHECK_TYPE(PyTuple_Check(item) && PyTuple_GET_SIZE(item) >= 2, "guard: expected (kind, object)");
@@ -217,6 +234,7 @@ Guard::Guard(PyObject* watched, PyObject* held, const Guard* base, PyObject* bas
     made.kind = kind_named(ts::py::to_utf8(PyTuple_GET_ITEM(item, 0)));
     made.object = PyRef::borrow(PyTuple_GET_ITEM(item, 1));
     if (PyTuple_GET_SIZE(item) > 2) made.key = PyRef::borrow(PyTuple_GET_ITEM(item, 2));
+    if (!known.insert({made.kind, made.object.get(), made.key.get()}).second) continue;
     TS_CHECK_TYPE(is_of(made.kind, made.object.get(), made.key.get()), "guard: expected an object of its kind, got ",
                   Py_TYPE(made.object.get())->tp_name);
     complete_ = made.note() && complete_;

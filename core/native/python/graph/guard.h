@@ -10,6 +10,9 @@ namespace ts::py_runtime {
 
 struct Watched;
 
+// Changes with any attribute of a class or of its bases. 0: it has none.
+uint64_t class_version(PyObject* type);
+
 // What was read, as it was when this was made.
 class Guard {
 public:

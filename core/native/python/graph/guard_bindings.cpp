@@ -11,6 +11,7 @@ namespace pb = pybind11;
 namespace ts::py_runtime {
 
 void define_existing(pb::module_& m); // existing.cpp
+void define_tokens(pb::module_& m);   // tokens.cpp
 
 namespace {
 
@@ -161,6 +162,7 @@ void define_guards(pb::module_& m) {
       .def("__len__", &Guard::size)
       .def_property_readonly("complete", &Guard::complete);
   define_existing(m);
+  define_tokens(m);
   pb::class_<Program, std::shared_ptr<Program>>(m, "_GraphProgram", pb::custom_type_setup(let_collect<Program>))
       .def(pb::init(&make_program), pb::arg("inputs"), pb::arg("steps"), pb::arg("outputs"),
            pb::arg("held") = pb::dict(), pb::arg("in_order") = pb::none())

@@ -17,6 +17,12 @@ bool has_attributes(PyObject* tensor) {
   return held && PyDict_GET_SIZE(held);
 }
 
+// Modes and regions see a thread's calls in ways of their own: the package asks about these.
+constexpr KeySet kSpecial =
+    key_bit(key::Python) | key_bit(key::Batching) | key_bit(key::Tracer) | key_bit(key::Leaf) | key_bit(key::UserMode);
+
+} // namespace
+
 bool put_tensor(Key& out, PyObject* o) {
   Likeness like;
   if (!like.read(o)) return false;
@@ -31,12 +37,6 @@ bool put_tensor(Key& out, PyObject* o) {
     for (uint8_t d = 0; d < t->ndim; ++d) out.put(dims[d]);
   return true;
 }
-
-// Modes and regions see a thread's calls in ways of their own: the package asks about these.
-constexpr KeySet kSpecial =
-    key_bit(key::Python) | key_bit(key::Batching) | key_bit(key::Tracer) | key_bit(key::Leaf) | key_bit(key::UserMode);
-
-} // namespace
 
 bool Likeness::read(PyObject* o) {
   const Tensor& t = ts::py::tensor_of(o);

@@ -44,6 +44,9 @@ struct Likeness {
   bool operator==(const Likeness&) const = default;
 };
 
+// Puts what a tensor is like, with its sizes and strides. False for one that cannot be told so.
+bool put_tensor(Key& out, PyObject* tensor);
+
 // The arguments of a call taken apart.
 struct Arguments {
   Key key;

@@ -12,7 +12,7 @@ from tesserack import _native
 from tesserack.autograd._whole import own_state
 from tesserack.jit._compile import code as _code
 from tesserack.jit._compile.errors import NotProved
-from tesserack.jit._compile.state import ATOMS, TENSORS, Tokens, is_ours, once, spaces
+from tesserack.jit._compile.state import ATOMS, TENSORS, Tokens, is_ours, spaces
 from tesserack.jit._compile.watch import is_trusted
 from tesserack.nn.modules.module import Module
 
@@ -113,7 +113,7 @@ class Before:
     def __init__(self, roots: list[Any], given: list[Any], seeds: Seeds) -> None:
         self.kept = Tokens()
         self.roots = [self.kept.of(root) for root in roots]  # of these alone, first
-        self.guard = _native._Guard(once(self.kept.watched), [*self.kept.tensors.values()])  # of the roots
+        self.guard = _native._Guard(self.kept.watched, [*self.kept.tensors.values()])  # of the roots
         self._split = self.kept.split()
         self.reads: dict[tuple[types.CodeType, _code.Read], dict[str, Any]] = {}
         self.functions: dict[int, types.FunctionType] = dict(seeds.functions)
@@ -138,7 +138,7 @@ class Before:
         """Of what there is besides the roots."""
         tensors = self.kept.tensors
         rest = [*self.kept.watched[looked:], *(("class", cls) for cls in {type(m) for m in self.kept.modules.values()})]
-        return _native._Guard(once(rest), [*tensors.values()], self.guard)
+        return _native._Guard(rest, [*tensors.values()], self.guard)
 
     def _keep_to(self, seeds: Seeds) -> None:
         self.reads, self.functions = {}, dict(seeds.functions)

@@ -16,7 +16,7 @@ from tesserack.amp import _autocast
 from tesserack.jit._compile import code as _code
 from tesserack.jit._compile.before import Before, inner, tokens_along, tokens_of_cells, watch_way
 from tesserack.jit._compile.errors import NotProved
-from tesserack.jit._compile.state import Tokens, autocast_dtypes, is_ours, once
+from tesserack.jit._compile.state import Tokens, autocast_dtypes, is_ours
 from tesserack.jit._compile.steps import TELLING
 from tesserack.jit._compile.watch import Watch, computes, is_of_library
 from tesserack.nn.parameter import Parameter
@@ -68,7 +68,7 @@ class Dependencies:
 
     @staticmethod
     def _guard_of(tokens: Tokens, base: Any = None) -> Any:
-        return _native._Guard(once(tokens.watched), [*tokens.tensors.values()], base)
+        return _native._Guard(tokens.watched, [*tokens.tensors.values()], base)
 
     @property
     def tokens(self) -> Tokens:

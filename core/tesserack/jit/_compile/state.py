@@ -34,7 +34,6 @@ __all__ = [
     "is_written",
     "keeps_casts",
     "modes",
-    "once",
     "quick_settings",
     "settings",
     "spaces",
@@ -235,8 +234,7 @@ class Tokens:
             if own is not None:
                 self.watch("dict", own)
         same = id(x) if identity else None
-        like = (tuple(x.shape), x.stride(), x.dtype, x.device, x.requires_grad, x.is_conj(), x.is_neg())
-        return ("tensor", same, type(x).__name__, like, attributes)
+        return ("tensor", same, _native._likeness(x) or _like(x), attributes)
 
     def _compound(self, value: Any) -> Any:
         if isinstance(value, Module) and not isinstance(value, (dict, list, tuple, set, frozenset)):
@@ -323,21 +321,8 @@ class Tokens:
             self.watch("dict", found)
         else:
             self.watch("attributes", value)
-        of, empty = self.of, self._empty
-        return tuple(
-            [
-                (
-                    name,
-                    (kind, item)
-                    if (kind := type(item)) in _SIMPLE
-                    else empty(kind, item)
-                    if kind in _CONTAINERS and not item
-                    else of(item),
-                )
-                for name, item in list(found.items())
-                if name not in _PRIVATE
-            ]
-        )
+        watched = self.watched if self.keep else None
+        return _native._attribute_tokens(found, _SIMPLE, _CONTAINERS, _PRIVATE, self.of, watched, self.kept)
 
     def _object(self, value: Any) -> Any:
         """A plain object of a class written in Python: its attributes."""
@@ -393,17 +378,29 @@ class Tokens:
         return (id(module), *found)
 
     def _members_of_ours(self, base: type) -> Any:
-        """Functions and switches; not what classes count."""
         if (found := self._ours.get(base)) is None:
-            members = [v for v in vars(base).values() if callable(v) or hasattr(v, "__get__") or isinstance(v, bool)]
+            version = _native._class_version(base)
+            found, members = _members(base, version) if version else _members.__wrapped__(base, version)
             if self.keep:
-                self.kept.update(zip(map(id, members), members, strict=True))
-            found = self._ours[base] = tuple(map(id, members))
+                self.kept.update(members)
+            self._ours[base] = found
         return found
 
     def _member(self, read: bool, value: Any) -> Any:
         plain = isinstance(value, (types.FunctionType, _native._CompiledFunction, property, classmethod, staticmethod))
         return self.of(value) if plain or read else self._same(value)
+
+
+@functools.lru_cache(maxsize=512)
+def _members(base: type, version: int) -> tuple[tuple[int, ...], dict[int, Any]]:
+    """Functions and switches of a class in that version; not what classes count. Which they are, and they by that."""
+    members = [v for v in vars(base).values() if callable(v) or hasattr(v, "__get__") or isinstance(v, bool)]
+    ids = tuple(map(id, members))
+    return ids, dict(zip(ids, members, strict=True))
+
+
+def _like(x: Tensor) -> tuple[Any, ...]:
+    return (type(x), tuple(x.shape), x.stride(), x.dtype, x.device, x.requires_grad, x.is_conj(), x.is_neg())
 
 
 def _has(value: Any, slot: types.MemberDescriptorType) -> bool:
@@ -471,12 +468,9 @@ def _same_tuple(value: tuple[Any, ...]) -> tuple[Any, ...]:
     return value
 
 
-def once(watched: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-    """Each thing that is watched once."""
-    return [*{(what[0], id(what[1]), *what[2:]): what for what in watched}.values()]
-
-
 def _length(value: Any) -> int:
     """The base's length: a subclass may refuse to tell its own."""
+    if type(value) in _CONTAINERS or type(value) is tuple:
+        return len(value)
     base: Any = next(kind for kind in (list, tuple, dict, set) if isinstance(value, kind))
     return int(base.__len__(value))
