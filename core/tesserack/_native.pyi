@@ -297,18 +297,6 @@ class _Guard:
     @property
     def complete(self) -> _bool: ...
 
-def _attribute_tokens(
-    attributes: dict[str, Any],
-    simple: frozenset[type],
-    containers: frozenset[type],
-    hidden: frozenset[str],
-    of: Callable[[Any], Any],
-    watched: list[tuple[Any, ...]] | None,
-    kept: dict[_int, Any],
-) -> tuple[tuple[str, Any], ...]: ...
-def _class_version(cls: type) -> _int: ...  # 0: it has none
-def _likeness(tensor: Tensor) -> bytes | None: ...  # None: of a kind that cannot be told so
-
 # What a call runs: graphs, and calls of Python between them, each with the values that it is given and gives.
 # `in_order`: what runs where hooks would see that gradients come in another order.
 class _GraphProgram:
@@ -1340,6 +1328,7 @@ _abi_version: Any
 _adam_rule: Any
 _add_generator_method: Any
 _asks_overrides: Any
+_attribute_tokens: Any
 _backend_kernels: Any
 _backend_reason: Any
 _backends: Any
@@ -1347,6 +1336,7 @@ _begin_device_range: Any
 _call_flags: Any
 _can_pin_memory: Any
 _check_reduction: Any
+_class_version: Any
 _clear_autocast_cache: Any
 _communicator_table: Any
 _constants_saved: Any
@@ -1400,6 +1390,7 @@ _kernel_table: Any
 _keys: Any
 _keys_of: Any
 _launch_counters: Any
+_likeness: Any
 _load_backend: Any
 _load_library: Any
 _make_sparse: Any

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
@@ -76,7 +77,24 @@ DisableTorchFunction = DisableTorchFunctionSubclass
 
 # --- modes ---------------------------------------------------------------------------------------------------------
 
-_modes: list[TorchFunctionMode] = []
+
+class _State(threading.local):
+    def __init__(self) -> None:
+        self.modes: list[TorchFunctionMode] = []
+        self.outside: list[tuple[TorchFunctionMode, list[TorchFunctionMode]]] = []  # of each that was entered
+
+
+_state = _State()
+
+
+def function_modes() -> list[TorchFunctionMode]:
+    """This thread's modes, the innermost last."""
+    return _state.modes
+
+
+def _have(modes: list[TorchFunctionMode]) -> None:
+    _state.modes = modes
+    _native._set_override_modes(len(modes))
 
 
 class TorchFunctionMode:
@@ -86,13 +104,15 @@ class TorchFunctionMode:
         raise NotImplementedError
 
     def __enter__(self) -> TorchFunctionMode:
-        _modes.append(self)
-        _native._set_override_modes(len(_modes))
+        _state.outside.append((self, _state.modes))
+        _have([*_state.modes, self])
         return self
 
     def __exit__(self, *exc: object) -> None:
-        _modes.pop()
-        _native._set_override_modes(len(_modes))
+        mode: TorchFunctionMode | None = None
+        while mode is not self:  # an interruption may have kept a mode within this one from its end
+            mode, modes = _state.outside.pop()
+        _have(modes)
 
 
 class BaseTorchFunctionMode(TorchFunctionMode):
@@ -104,13 +124,12 @@ class BaseTorchFunctionMode(TorchFunctionMode):
 
 def _in_mode(func: Any, types: Any, args: Any, kwargs: Any) -> Any:
     """Hands the call to the innermost mode, outside of which the others stay."""
-    mode = _modes.pop()
-    _native._set_override_modes(len(_modes))
+    before = _state.modes
     try:
-        return mode.__torch_function__(func, types, args, kwargs)
+        _have(before[:-1])
+        return before[-1].__torch_function__(func, types, args, kwargs)
     finally:
-        _modes.append(mode)
-        _native._set_override_modes(len(_modes))
+        _have(before)
 
 
 # --- calls ---------------------------------------------------------------------------------------------------------
@@ -134,7 +153,7 @@ def _dispatch(func: Any, args: Any, kwargs: Any, relevant: list[Any], quiet: boo
     """
     overloaded = _in_order(relevant)
     types = tuple(type(argument) for argument in overloaded)
-    if _modes:
+    if _state.modes:
         result = _in_mode(func, types, args, kwargs)
         if result is not NotImplemented:
             return result
@@ -158,7 +177,7 @@ def _overrides(argument: Any) -> bool:
 
 def has_torch_function(relevant_args: Iterable[Any]) -> bool:
     """Whether a mode is on or one of the arguments overrides functions, and is to be asked now."""
-    return bool(_modes or any(map(_overrides, relevant_args))) and _native._asks_overrides()
+    return bool(_state.modes or any(map(_overrides, relevant_args))) and _native._asks_overrides()
 
 
 def has_torch_function_unary(argument: Any) -> bool:

@@ -25,6 +25,7 @@ KEY = DISPATCH_KEY
 class _State(threading.local):
     def __init__(self) -> None:
         self.modes: list[TorchDispatchMode] = []
+        self.outside: list[tuple[TorchDispatchMode, list[TorchDispatchMode], int]] = []  # of each that was entered
         self.entered = 0  # also those that are not asked now, since one of them runs
         self.composites = 0  # operators, one in another, that go by their parts now
 
@@ -81,14 +82,16 @@ class TorchDispatchMode:
             raise RuntimeError(
                 f"{type(self).__name__}: __torch_dispatch__ of a mode should be a normal method not a class method"
             )
-        _state.modes.append(self)
+        _state.outside.append((self, _state.modes, _state.entered))
+        _state.modes = [*_state.modes, self]
         _state.entered += 1
         _native._enable_key(KEY, True)
         return self
 
     def __exit__(self, *exc: object) -> None:
-        _state.modes.pop()
-        _state.entered -= 1
+        mode: TorchDispatchMode | None = None
+        while mode is not self:  # an interruption may have kept a mode within this one from its end
+            mode, _state.modes, _state.entered = _state.outside.pop()
         _native._enable_key(KEY, bool(_state.modes))
 
     @classmethod

@@ -172,7 +172,7 @@ class Optimizer(Inherited):
             with ts.enable_grad():
                 loss = closure()
         for group in self.param_groups:
-            with ts.set_grad_enabled(bool(group.get("differentiable"))):
+            with ts.enable_grad() if group.get("differentiable") else ts.no_grad():  # an interruption ends these
                 self._update(group)
         return loss
 

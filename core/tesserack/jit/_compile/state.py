@@ -413,11 +413,11 @@ def _has(value: Any, slot: types.MemberDescriptorType) -> bool:
 
 def modes() -> bool:
     """Whether something sees this thread's operators that a graph must not do in the place of Python's calls."""
-    from tesserack._tensor.overrides import _modes
+    from tesserack._tensor.overrides import function_modes
     from tesserack.aten.modes import stack
     from tesserack.nn.modules._hooks import GLOBAL
 
-    if _modes or stack() or GLOBAL or _native._is_tracing():
+    if function_modes() or stack() or GLOBAL or _native._is_tracing():
         return True
     return not callable(sys.getprofile() or callable)  # one in C sees calls, and nothing could put it back
 

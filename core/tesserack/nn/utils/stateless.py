@@ -65,16 +65,27 @@ def replaced(
             getattr(holder, table)[name] = tensor
         yield
     finally:
-        if isinstance(given, MutableMapping):
-            for path, (holder, table, name, _) in zip(chosen, saved, strict=False):
-                now = getattr(holder, table).get(name)
-                if path in given and isinstance(now, Tensor):
-                    given[path] = now
-        for holder, table, name, tensor in reversed(saved):
-            if tensor is _ABSENT:
-                del getattr(holder, table)[name]
-            else:
-                getattr(holder, table)[name] = tensor
+        interruption: KeyboardInterrupt | None = None
+        try:
+            if isinstance(given, MutableMapping):
+                for path, (holder, table, name, _) in zip(chosen, saved, strict=False):
+                    now = getattr(holder, table).get(name)
+                    if path in given and isinstance(now, Tensor):
+                        given[path] = now
+        finally:
+            while saved:
+                try:
+                    while saved:
+                        holder, table, name, tensor = saved[-1]
+                        if tensor is _ABSENT:
+                            getattr(holder, table).pop(name, None)
+                        else:
+                            getattr(holder, table)[name] = tensor
+                        saved.pop()
+                except KeyboardInterrupt as error:  # nothing must stay replaced
+                    interruption = error
+            if interruption is not None:
+                raise interruption
 
 
 def _table_of(holder: Module, name: str, path: str, tensor: object) -> str:

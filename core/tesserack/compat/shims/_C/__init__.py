@@ -9,7 +9,7 @@ from typing import Any
 import tesserack
 from tesserack import _native
 from tesserack._native import Generator, Size, device, dtype, is_grad_enabled, layout, memory_format
-from tesserack._tensor.overrides import DisableTorchFunction, DisableTorchFunctionSubclass, _modes
+from tesserack._tensor.overrides import DisableTorchFunction, DisableTorchFunctionSubclass, function_modes
 from tesserack._tensor.subclass import no_override
 from tesserack.autograd.function import batching
 from tesserack.func._batched import Fallback
@@ -75,11 +75,11 @@ def _debug_only_display_vmap_fallback_warnings(enabled: bool) -> None:
 
 def _is_torch_function_mode_enabled() -> bool:
     """Whether a mode sees every call of a function."""
-    return bool(_modes)
+    return bool(function_modes())
 
 
 def _len_torch_function_stack() -> int:
-    return len(_modes)
+    return len(function_modes())
 
 
 class TracingState:

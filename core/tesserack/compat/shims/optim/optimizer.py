@@ -40,7 +40,7 @@ def _use_grad_for_differentiable(func: F) -> F:
 
     @functools.wraps(func)
     def step(self: Any, *args: Any, **kwargs: Any) -> Any:
-        with ts.set_grad_enabled(bool(self.defaults.get("differentiable", False))):
+        with ts.enable_grad() if self.defaults.get("differentiable") else ts.no_grad():
             return func(self, *args, **kwargs)
 
     return step  # type: ignore[return-value]
