@@ -101,3 +101,47 @@ def test_within_a_longer_program(name: str, dtype: ts.dtype) -> None:
         want = chain(x, scale)
         same = (got == want) | got.isnan() & want.isnan()
         assert bool(same.all()), (count, x[~same][:5], got[~same][:5], want[~same][:5])
+
+
+COMPLEX: dict[str, Ternary] = {
+    "add": lambda a, b, c: a + b,
+    "add to itself": lambda a, b, c: a + a,
+    "add, alpha": lambda a, b, c: a.add(b, alpha=3),
+    "add, complex alpha": lambda a, b, c: a.add(b, alpha=3 - 1j),
+    "add a number": lambda a, b, c: a + 2.5,
+    "add a complex number": lambda a, b, c: a + (2.5 - 1j),
+    "sub": lambda a, b, c: a - b,
+    "neg": lambda a, b, c: -a,
+    "mul": lambda a, b, c: a * b,
+    "square": lambda a, b, c: a * a,
+    "mul by a number": lambda a, b, c: a * 2.5,
+    "mul by a complex number": lambda a, b, c: a * (2.5 - 1j),
+    "div": lambda a, b, c: a / b,
+    "div by a number": lambda a, b, c: a / 3,
+    "conjugate product": lambda a, b, c: a * b.conj(),
+    "addcmul": lambda a, b, c: ts.addcmul(a, b, c),
+    "lerp": lambda a, b, c: ts.lerp(a, b, 0.3),
+    "add_": lambda a, b, c: a.clone().add_(b),
+    "mul_": lambda a, b, c: a.clone().mul_(b),
+    "mul_ by itself": lambda a, b, c: (lambda x: x.mul_(x))(a.clone()),
+    "real and complex": lambda a, b, c: a.real * b + c.imag,
+}
+
+
+@pytest.mark.parametrize("dtype", [ts.complex64, ts.complex128], ids=str)
+@pytest.mark.parametrize("name", COMPLEX)
+def test_complex_numbers_one_after_another(name: str, dtype: ts.dtype) -> None:
+    """As of numbers with gaps between them, whose parts are taken apart."""
+    ts.manual_seed(0)
+    of = ts.float32 if dtype == ts.complex64 else ts.float64
+    a, b, c = (ts.complex(values(of), values(of)) for _ in range(3))
+    apart = []
+    for x in (a, b, c):
+        wide = ts.zeros(MANY, 2, dtype=dtype)
+        wide[:, 0] = x
+        apart.append(wide[:, 0])
+    for count in (1, 2, 3, 7, 8, 9, FEW, MANY):
+        got = ts.view_as_real(COMPLEX[name](a[:count].clone(), b[:count].clone(), c[:count].clone()).resolve_conj())
+        want = ts.view_as_real(COMPLEX[name](*(x[:count] for x in apart)).resolve_conj())
+        same = (got == want) & (got.signbit() == want.signbit()) | got.isnan() & want.isnan()
+        assert bool(same.all()), (count, got[~same][:5], want[~same][:5])

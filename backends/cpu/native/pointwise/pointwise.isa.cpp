@@ -1,5 +1,6 @@
 // Entry point `pointwise`: one instruction over contiguous operands runs as its bare loop, several over few elements as
 // theirs in turn, the rest as a Program.
+#include "complex_pairs.h"
 #include "copy/stream.h"
 #include "fusions.h"
 #include "idioms.h"
@@ -188,14 +189,9 @@ bool run_signs(const ts_call* call) {
   return true;
 }
 
-template <typename T> void run_compute(const ts_call* call) {
-  if constexpr (std::is_same_v<T, float>)
-    if (run_signs(call)) return;
-  if constexpr (std::is_same_v<T, int32_t>)
-    if (run_narrow(call)) return;
+template <typename T> void run_program(const ts_call* call, const ts_program* program) {
   IdiomSpace idiom;
   Fuser fuser;
-  const ts_program* program = call->program;
   if (program->n_instructions > 1) {
     if constexpr (std::is_same_v<T, float>) program = shortened(program, idiom);
     if (std::is_floating_point_v<T> && TS_OUT(call, 0)->numel >= kFuseFrom) program = fuser.fuse(program);
@@ -207,6 +203,32 @@ template <typename T> void run_compute(const ts_call* call) {
     return;
   }
   Program<T>(call, program).run();
+}
+
+// Of complex numbers: false for a program that is to take their parts apart.
+template <typename T> bool run_pairs(const ts_call* call) {
+  ComplexPairs<T> pairs(call);
+  if (pairs.are_alike()) return run_program<T>(pairs.call(), pairs.program()), true;
+  const auto [a, b] = pairs.factors();
+  if (a == nullptr) return false;
+  const auto elements = [](const ts_tensor* t) {
+    return reinterpret_cast<T*>(static_cast<char*>(t->handle) + t->byte_offset);
+  };
+  T *const out = elements(TS_OUT(call, 0)), *const x = elements(a), *const y = elements(b);
+  parallel_for(0, TS_OUT(call, 0)->numel, kParallelElements / 4, [&](int64_t first, int64_t last) {
+    multiply_pairs(out + 2 * first, x + 2 * first, y + 2 * first, last - first);
+  });
+  return true;
+}
+
+template <typename T> void run_compute(const ts_call* call) {
+  if constexpr (std::is_same_v<T, float>)
+    if (run_signs(call)) return;
+  if constexpr (std::is_same_v<T, int32_t>)
+    if (run_narrow(call)) return;
+  if constexpr (std::is_floating_point_v<T>)
+    if (call->n_outputs == 2 && run_pairs<T>(call)) return;
+  run_program<T>(call, call->program);
 }
 
 void pointwise(const backend::Call& wrapped) {
