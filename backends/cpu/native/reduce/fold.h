@@ -303,11 +303,14 @@ constexpr bool widens = std::is_same_v<T, double>&& std::is_same_v<typename Fold
 
 template <typename Fold> __attribute__((noinline)) double fold_floats(const float* p, int64_t n) {
   constexpr int lanes = kLanes<double>, ways = 8;
-  typedef float Floats __attribute__((vector_size(kVectorBytes / 2)));
-  const auto load = [](const float* at) {
-    Floats v;
-    std::memcpy(&v, at, sizeof v);
-    return __builtin_convertvector(v, Vector<double>);
+  const auto load = [](const float* at) -> Vector<double> { // GCC 12 converts the halves of a vector by way of memory
+#if defined(__AVX512F__)
+    return _mm512_cvtps_pd(_mm256_loadu_ps(at));
+#elif defined(__AVX2__)
+    return _mm256_cvtps_pd(_mm_loadu_ps(at));
+#else
+    return Vector<double>{at[0], at[1]};
+#endif
   };
   Vector<double> acc[ways];
   for (Vector<double>& v : acc) v = Fold::start() - Vector<double>{};
