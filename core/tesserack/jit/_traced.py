@@ -44,6 +44,9 @@ class Program:
         self._flat = len(flat) if all(flat) and not given[1].children_specs else -1
         self._bound = self.traced.has_backward
         self._held: Any = tuple(self.constants) if not any(self.slots) else None
+        self._owners = [slot[0] for slot in self.slots if slot is not None]
+        self._members = [slot[1] for slot in self.slots if slot is not None]
+        self._constants_at = [(k, self.constants[k]) for k, slot in enumerate(self.slots) if slot is None]
         self._level, self._of_cards = self._levels()
         self._runner = _native._GraphRunner(self._level)
         self._told = self._note_guard
@@ -98,10 +101,9 @@ class Program:
 
     def captures(self, modules: dict[str, Module]) -> list[Tensor]:
         """The tensors of its slots, as they are now."""
-        found: list[Any] = [
-            constant if slot is None else getattr(modules[slot[0]], slot[1])
-            for slot, constant in zip(self.slots, self.constants, strict=True)
-        ]
+        found: list[Any] = [*map(getattr, map(modules.__getitem__, self._owners), self._members)]
+        for place, constant in self._constants_at:
+            found.insert(place, constant)
         return found
 
     def run(self, args: tuple[Any, ...], kwargs: dict[str, Any], modules: dict[str, Module]) -> Any:
@@ -205,6 +207,9 @@ class Program:
             "_flat",
             "_bound",
             "_held",
+            "_owners",
+            "_members",
+            "_constants_at",
             "_single",
         ):
             state.pop(name, None)
