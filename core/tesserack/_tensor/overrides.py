@@ -109,10 +109,11 @@ class TorchFunctionMode:
         return self
 
     def __exit__(self, *exc: object) -> None:
-        mode: TorchFunctionMode | None = None
-        while mode is not self:  # an interruption may have kept a mode within this one from its end
-            mode, modes = _state.outside.pop()
-        _have(modes)
+        places = [place for place, (mode, _) in enumerate(_state.outside) if mode is self]
+        if places:  # an interruption may have kept a mode within this one from its end
+            modes = _state.outside[places[-1]][1]
+            del _state.outside[places[-1] :]
+            _have(modes)
 
 
 class BaseTorchFunctionMode(TorchFunctionMode):

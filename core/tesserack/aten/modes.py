@@ -89,10 +89,11 @@ class TorchDispatchMode:
         return self
 
     def __exit__(self, *exc: object) -> None:
-        mode: TorchDispatchMode | None = None
-        while mode is not self:  # an interruption may have kept a mode within this one from its end
-            mode, _state.modes, _state.entered = _state.outside.pop()
-        _native._enable_key(KEY, bool(_state.modes))
+        places = [place for place, (mode, *_) in enumerate(_state.outside) if mode is self]
+        if places:  # an interruption may have kept a mode within this one from its end
+            _, _state.modes, _state.entered = _state.outside[places[-1]]
+            del _state.outside[places[-1] :]
+            _native._enable_key(KEY, bool(_state.modes))
 
     @classmethod
     def is_infra_mode(cls) -> bool:

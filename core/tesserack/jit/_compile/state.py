@@ -391,7 +391,7 @@ class Tokens:
         return self.of(value) if plain or read else self._same(value)
 
 
-@functools.lru_cache(maxsize=512)
+@functools.lru_cache(maxsize=128)
 def _members(base: type, version: int) -> tuple[tuple[int, ...], dict[int, Any]]:
     """Functions and switches of a class in that version; not what classes count. Which they are, and they by that."""
     members = [v for v in vars(base).values() if callable(v) or hasattr(v, "__get__") or isinstance(v, bool)]
