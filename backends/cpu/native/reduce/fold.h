@@ -227,7 +227,7 @@ template <typename Fold, typename T> inline void fold_pairs(const T* p, int64_t 
 #pragma GCC unroll 4
     for (int k = 0; k < ways; ++k) acc[k] = Fold::step(acc[k], load_vector(p + i + k * lanes));
   for (; i + lanes <= n; i += lanes) acc[0] = Fold::step(acc[0], load_vector(p + i));
-  const Vector<T> all = merge_vectors<Fold, ways>(acc);
+  const Vector<T> all = n < ways * lanes ? acc[0] : merge_vectors<Fold, ways>(acc); // the others hold nothing
   for (int k = 0; k < 2; ++k) {
     two[k] = T(all[k]);
     for (int j = 2; j < lanes; j += 2) two[k] = Fold::merge(two[k], T(all[j + k]));

@@ -68,8 +68,8 @@ template <typename Fold, typename T> struct Folding {
   }
 
   static const FoldTable& table() {
-    static constexpr FoldTable folds = {dtype_of<T>(), load_function, store_function, start, merge,
-                                        join,          rows,          columns,        store};
+    static constexpr FoldTable folds = {dtype_of<T>(), sizeof(Wide), load_function, store_function, start,
+                                        merge,         join,         rows,          columns,        store};
     return folds;
   }
 

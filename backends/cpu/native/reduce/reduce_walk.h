@@ -27,6 +27,7 @@ struct Source {
 
 struct FoldTable {
   int32_t dtype; // the compute type
+  int64_t wide;  // bytes of a value of those that are held
   AnyFn (*loader)(int32_t dtype);
   AnyFn (*storer)(int32_t dtype);
   void (*start)(Cell* wide, int64_t n);
