@@ -42,13 +42,13 @@ TS_INLINE __m256 erf_avx2(__m256 x) {
   const __m256i interval = _mm256_castps_si256(place); // in the lowest two bits, which a permutation reads
   const auto coefficient = [&](int p) { return _mm256_permutevar_ps(_mm256_load_ps(kErfParts[p]), interval); };
   __m256 q = coefficient(8);
-#pragma GCC unroll 10
+#pragma GCC unroll 8
   for (int p = 7; p >= 0; --p) q = _mm256_fmadd_ps(q, t, coefficient(p));
   const __m256 y = _mm256_blendv_ps(q, _mm256_fmadd_ps(a, q, a), _mm256_cmp_ps(place, round, _CMP_EQ_OQ));
   return _mm256_or_ps(_mm256_min_ps(one, y), sign);
 }
 
-// x / 2 * (1 + erf(x / sqrt(2))), rounded as these four instructions are: a longer program has them apart.
+// x / 2 * (1 + erf(x / sqrt(2))), rounded as its five instructions are, which a longer program has apart.
 TS_INLINE __m256 gelu_avx2(__m256 x) {
   const __m256 y = erf_avx2(_mm256_mul_ps(x, _mm256_set1_ps(0x1.6a09e6p-1f)));
   return _mm256_mul_ps(_mm256_mul_ps(x, _mm256_set1_ps(0.5f)), _mm256_add_ps(y, _mm256_set1_ps(1.0f)));

@@ -4,6 +4,7 @@
 #define TESSERACK_CPU_COMPLEX_PAIRS_H
 
 #include "program.h"
+#include "reduce/fold.h"
 
 #include <array>
 #include <cstring>
@@ -169,38 +170,28 @@ private:
 
 // out = a b, each product and sum rounded; n numbers. An output may be one of the factors.
 template <typename T> void multiply_pairs(T* out, const T* a, const T* b, int64_t n) {
-#if defined(__AVX512F__)
-  constexpr int kBytes = 64;
-#elif defined(__AVX__)
-  constexpr int kBytes = 32;
-#else
-  constexpr int kBytes = 16;
-#endif
-  typedef T Vector __attribute__((vector_size(kBytes)));
   using Int = std::conditional_t<sizeof(T) == 4, int32_t, int64_t>;
-  typedef Int Mask __attribute__((vector_size(kBytes)));
-  constexpr int kLanes = kBytes / static_cast<int>(sizeof(T));
+  using Mask = Vector<Int>;
+  constexpr int lanes = kLanes<T>;
   Mask even{}, odd{}, other{}, minus{};
-  for (int i = 0; i < kLanes; ++i) {
+  for (int i = 0; i < lanes; ++i) {
     even[i] = i & ~1;
     odd[i] = i | 1;
     other[i] = i ^ 1;
     minus[i] = i % 2 == 0 ? std::numeric_limits<Int>::min() : 0;
   }
   const auto multiply = [&](T* to, const T* from, const T* by) {
-    Vector x, y;
-    std::memcpy(&x, from, sizeof x);
-    std::memcpy(&y, by, sizeof y);
-    const Vector by_re = __builtin_shuffle(x, even) * y,
-                 by_im = __builtin_shuffle(x, odd) * __builtin_shuffle(y, other);
-    const Vector sum = by_re + reinterpret_cast<Vector>(reinterpret_cast<Mask>(by_im) ^ minus);
+    const Vector<T> x = load_vector(from), y = load_vector(by);
+    const Vector<T> by_re = __builtin_shuffle(x, even) * y,
+                    by_im = __builtin_shuffle(x, odd) * __builtin_shuffle(y, other);
+    const Vector<T> sum = by_re + reinterpret_cast<Vector<T>>(reinterpret_cast<Mask>(by_im) ^ minus);
     std::memcpy(to, &sum, sizeof sum);
   };
   int64_t i = 0;
-  for (; i + kLanes / 2 <= n; i += kLanes / 2) multiply(out + 2 * i, a + 2 * i, b + 2 * i);
+  for (; i + lanes / 2 <= n; i += lanes / 2) multiply(out + 2 * i, a + 2 * i, b + 2 * i);
   if (i == n) return;
   // Not number by number: of that GCC 12 makes fused additions, whatever it is told.
-  T rest[3][kLanes] = {};
+  T rest[3][lanes] = {};
   const size_t left = static_cast<size_t>(n - i) * 2 * sizeof(T);
   std::memcpy(rest[0], a + 2 * i, left);
   std::memcpy(rest[1], b + 2 * i, left);
