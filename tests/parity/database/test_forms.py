@@ -215,6 +215,20 @@ def check_dtypes(op: Any, device: Any) -> None:
     assert not failures, "\n".join(failures)
 
 
+def check_halves(op: Any, given: Any, ours: Any, theirs: Any, dtype: Any) -> None:
+    """Near torch's values, or else no farther than these from what single precision makes of the sample: which
+    partial sums torch rounds to 16 bits is the processor's affair."""
+    relative, absolute = HALVES[dtype]
+    if np.allclose(ours, theirs, relative, absolute, equal_nan=True):
+        return
+    wide = given.transform(lambda x: x.float() if isinstance(x, torch.Tensor) and x.dtype is dtype else x)
+    exact = op.op(wide.input, *wide.args, **wide.kwargs)
+    if isinstance(exact, torch.Tensor) and exact.dtype is torch.float32:
+        if np.abs(ours - numpy_of(exact)).max() <= np.abs(theirs - numpy_of(exact)).max():
+            return
+    np.testing.assert_allclose(ours, theirs, relative, absolute)
+
+
 def _check_dtype(op: Any, dtype: Any, device: Any) -> None:
     for given in itertools.islice(samples(op, dtype), 2):
         try:
@@ -230,8 +244,7 @@ def _check_dtype(op: Any, dtype: Any, device: Any) -> None:
             for got, expected in zip(flat(ours), flat(theirs), strict=True):
                 if isinstance(expected, torch.Tensor):
                     assert got.tensor.dtype is DTYPES[expected.dtype], f"{got.tensor.dtype} for {expected.dtype}"
-                    relative, absolute = HALVES[dtype]
-                    np.testing.assert_allclose(numpy_of(got.tensor), numpy_of(expected), relative, absolute)
+                    check_halves(op, given, numpy_of(got.tensor), numpy_of(expected), dtype)
         else:
             check(ours, theirs, str(dtype), dtype if dtype in TOLERANCE else torch.float32)
 
