@@ -59,7 +59,8 @@ PyObject* as_subclass(PyObject* self, PyObject* type) {
   return guarded([&] {
     PyTypeObject* cls = expect_subclass(type, "as_subclass");
     const Tensor& t = tensor_of(self);
-    Tensor view = requires_grad(t) ? ops::view(t, t.sizes()) : ops::detach(t);
+    // Sparse tensors have no views whose gradient goes on: a copy.
+    Tensor view = !requires_grad(t) ? ops::detach(t) : t->payload ? ops::clone(t) : ops::view(t, t.sizes());
     mark_for(cls, view);
     if (!view->wrapper) return wrap_as(cls, std::move(view));
     PyRef object = PyRef::steal(wrap(std::move(view)));

@@ -6,6 +6,21 @@
 tensor(1.5000)
 """
 
+from tesserack.ops.masked._masks import (
+    _canonical_dim as _canonical_dim,
+)
+from tesserack.ops.masked._masks import (
+    _combine_input_and_mask as _combine_input_and_mask,
+)
+from tesserack.ops.masked._masks import (
+    _input_mask as _input_mask,
+)
+from tesserack.ops.masked._masks import (
+    _output_mask as _output_mask,
+)
+from tesserack.ops.masked._masks import (
+    _where as _where,
+)
 from tesserack.ops.masked._reductions import (
     amax,
     amin,

@@ -39,7 +39,8 @@ def _parts(op: str, input: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]
     return input, mask.expand(input.shape)
 
 
-def _filled(op: str, input: Tensor, mask: Tensor | None, value: float, dtype: DType | None = None) -> Tensor:
+def filled(op: str, input: Tensor, mask: Tensor | None, value: float, dtype: DType | None = None) -> Tensor:
+    """``input`` with ``value`` where the mask is false."""
     if mask is None and not hasattr(input, "get_mask"):
         return input if dtype is None else input.to(dtype)
     data, kept = _parts(op, input, mask)
@@ -47,7 +48,7 @@ def _filled(op: str, input: Tensor, mask: Tensor | None, value: float, dtype: DT
     return ts.where(kept, data, ts.full((), value, dtype=data.dtype, device=data.device))
 
 
-def _limit(x: Tensor, lowest: bool) -> float:
+def limit(x: Tensor, lowest: bool) -> float:
     """Less, or more, than every number of the dtype."""
     if x.is_floating_point():
         return -INF if lowest else INF
@@ -57,12 +58,12 @@ def _limit(x: Tensor, lowest: bool) -> float:
     return limits.min if lowest else limits.max
 
 
-def _dims(x: Tensor, dim: Dims) -> list[int]:
+def checked_dims(ndim: int, dim: Dims) -> list[int]:
     """Every dim for None."""
     if dim is None:
-        return list(range(x.dim()))
-    dims = [dim] if isinstance(dim, int) else list(dim) or list(range(x.dim()))
-    rank = max(x.dim(), 1)
+        return list(range(ndim))
+    dims = [dim] if isinstance(dim, int) else list(dim) or list(range(ndim))
+    rank = max(ndim, 1)
     for d in dims:
         if not -rank <= d < rank:
             raise IndexError(f"masked: expected dims in the range of [{-rank}, {rank - 1}], got {d}")
@@ -91,8 +92,8 @@ def sum(
     >>> ts.masked.sum(ts.tensor([[1, 2], [3, 4]]), 1, mask=ts.tensor([True, False]))
     tensor([1, 3])
     """
-    x = _filled("sum", input, mask, 0, dtype)
-    return x.sum(_dims(x, dim), keepdim) if x.dim() else x.sum()
+    x = filled("sum", input, mask, 0, dtype)
+    return x.sum(checked_dims(x.dim(), dim), keepdim) if x.dim() else x.sum()
 
 
 @of_sparse_too(without_mask=False)
@@ -100,9 +101,9 @@ def prod(
     input: Tensor, dim: Dims = None, *, keepdim: bool = False, dtype: DType | None = None, mask: Tensor | None = None
 ) -> Tensor:
     """The product; 1 where there is nothing."""
-    x = _filled("prod", input, mask, 1, dtype)
+    x = filled("prod", input, mask, 1, dtype)
     x = x if x.is_floating_point() or x.is_complex() or dtype is not None else x.long()
-    for d in sorted((d % max(x.dim(), 1) for d in _dims(x, dim)), reverse=True):
+    for d in sorted((d % max(x.dim(), 1) for d in checked_dims(x.dim(), dim)), reverse=True):
         x = x.prod(d, keepdim=keepdim)
     return x
 
@@ -112,8 +113,8 @@ def amax(
     input: Tensor, dim: Dims = None, *, keepdim: bool = False, dtype: DType | None = None, mask: Tensor | None = None
 ) -> Tensor:
     """The maximum; the lowest number of the dtype where there is nothing."""
-    x = _filled("amax", input, mask, _limit(input if dtype is None else input.to(dtype), True), dtype)
-    return x.amax(_dims(x, dim), keepdim)
+    x = filled("amax", input, mask, limit(input if dtype is None else input.to(dtype), True), dtype)
+    return x.amax(checked_dims(x.dim(), dim), keepdim)
 
 
 @of_sparse_too(without_mask=False)
@@ -121,8 +122,8 @@ def amin(
     input: Tensor, dim: Dims = None, *, keepdim: bool = False, dtype: DType | None = None, mask: Tensor | None = None
 ) -> Tensor:
     """The minimum; the highest number of the dtype where there is nothing."""
-    x = _filled("amin", input, mask, _limit(input if dtype is None else input.to(dtype), False), dtype)
-    return x.amin(_dims(x, dim), keepdim)
+    x = filled("amin", input, mask, limit(input if dtype is None else input.to(dtype), False), dtype)
+    return x.amin(checked_dims(x.dim(), dim), keepdim)
 
 
 def argmax(
@@ -130,7 +131,7 @@ def argmax(
     mask: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
     """The index of the maximum, of the input's dtype unless told, as PyTorch's; 0 where there is nothing."""
-    x = _filled("argmax", input, mask, _limit(input, True))
+    x = filled("argmax", input, mask, limit(input, True))
     return x.argmax(dim, keepdim).to(dtype or x.dtype)
 
 
@@ -139,7 +140,7 @@ def argmin(
     mask: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
     """The index of the minimum, of the input's dtype unless told, as PyTorch's; 0 where there is nothing."""
-    x = _filled("argmin", input, mask, _limit(input, False))
+    x = filled("argmin", input, mask, limit(input, False))
     return x.argmin(dim, keepdim).to(dtype or x.dtype)
 
 
@@ -150,14 +151,14 @@ def _count(op: str, input: Tensor, mask: Tensor | None, dims: list[int], kind: D
 
 def _mean(op: str, input: Tensor, dim: Dims, dtype: DType, mask: Tensor | None) -> tuple[Tensor, Tensor]:
     """Mean and count, the reduced dims being 1."""
-    x = _filled(op, input, mask, 0, dtype)
-    dims = _dims(x, dim)
+    x = filled(op, input, mask, 0, dtype)
+    dims = checked_dims(x.dim(), dim)
     count = _count(op, input, mask, dims, x.dtype)
     return (x.sum(dims, True) if x.dim() else x) / count, count
 
 
 def _without(x: Tensor, dim: Dims, keepdim: bool) -> Tensor:
-    return x if keepdim or x.dim() == 0 else x.squeeze(_dims(x, dim))
+    return x if keepdim or x.dim() == 0 else x.squeeze(checked_dims(x.dim(), dim))
 
 
 @of_sparse_too(without_mask=False)
@@ -190,7 +191,7 @@ def var(
     data, kept = _parts("var", input, mask)
     distance = ts.where(kept, data.to(kind) - middle, ts.zeros((), dtype=kind, device=data.device))
     squares = distance.abs() ** 2 if kind.is_complex else distance * distance
-    total = squares.sum(_dims(data, dim), True) if data.dim() else squares
+    total = squares.sum(checked_dims(data.dim(), dim), True) if data.dim() else squares
     counts = (count.real if kind.is_complex else count) - less
     return _without((total / counts.clamp(min=0)).to(kind), dim, keepdim)
 
@@ -227,8 +228,8 @@ def logsumexp(
 ) -> Tensor:
     """The log of the sum of exponentials; minus infinity where there is nothing. Integers give integers."""
     whole = not (input.is_floating_point() or input.is_complex())
-    x = _filled("logsumexp", input, mask, -INF, dtype or (ts.get_default_dtype() if whole else input.dtype))
-    return ts.logsumexp(x, _dims(x, dim), keepdim).to(dtype or input.dtype)
+    x = filled("logsumexp", input, mask, -INF, dtype or (ts.get_default_dtype() if whole else input.dtype))
+    return ts.logsumexp(x, checked_dims(x.dim(), dim), keepdim).to(dtype or input.dtype)
 
 
 def logaddexp(
@@ -242,7 +243,7 @@ def logaddexp(
     """log(exp(input) + exp(other)), each of them minus infinity where its mask is false."""
     kind = dtype or input.dtype
     return ts.logaddexp(
-        _filled("logaddexp", input, input_mask, -INF, kind), _filled("logaddexp", other, other_mask, -INF, kind)
+        filled("logaddexp", input, input_mask, -INF, kind), filled("logaddexp", other, other_mask, -INF, kind)
     )
 
 
@@ -257,8 +258,8 @@ def norm(
 ) -> Tensor:
     """The vector norm of order ``ord``; 0 where there is nothing, infinity for a negative order."""
     power = 2.0 if ord is None else float(ord)
-    x = _filled("norm", input, mask, 0.0 if power >= 0 else INF, _floating("norm", input, dtype))
-    size: Tensor = ts.linalg.vector_norm(x, power, _dims(x, dim) or None, keepdim)
+    x = filled("norm", input, mask, 0.0 if power >= 0 else INF, _floating("norm", input, dtype))
+    size: Tensor = ts.linalg.vector_norm(x, power, checked_dims(x.dim(), dim) or None, keepdim)
     return size
 
 
@@ -268,29 +269,29 @@ def normalize(
     """Divided by the larger of :func:`norm` along ``dim`` and ``eps``; zeros where ``mask`` is false."""
     kind = _floating("normalize", input, dtype)
     size = norm(input, ord, dim, keepdim=True, dtype=kind, mask=mask).clamp(min=eps)
-    return _filled("normalize", input, mask, 0, kind) / size
+    return filled("normalize", input, mask, 0, kind) / size
 
 
 def softmax(input: Tensor, dim: int, *, dtype: DType | None = None, mask: Tensor | None = None) -> Tensor:
     """Exponentials over their sum along ``dim``: 0 where ``mask`` is false, NaN where there is nothing."""
-    return _filled("softmax", input, mask, -INF, _floating("softmax", input, dtype)).softmax(dim)
+    return filled("softmax", input, mask, -INF, _floating("softmax", input, dtype)).softmax(dim)
 
 
 def log_softmax(input: Tensor, dim: int, *, dtype: DType | None = None, mask: Tensor | None = None) -> Tensor:
     """The log of :func:`softmax`."""
-    return _filled("log_softmax", input, mask, -INF, _floating("log_softmax", input, dtype)).log_softmax(dim)
+    return filled("log_softmax", input, mask, -INF, _floating("log_softmax", input, dtype)).log_softmax(dim)
 
 
 def softmin(input: Tensor, dim: int, *, dtype: DType | None = None, mask: Tensor | None = None) -> Tensor:
     """:func:`softmax` of the negated input."""
-    return (-_filled("softmin", input, mask, INF, _floating("softmin", input, dtype))).softmax(dim)
+    return (-filled("softmin", input, mask, INF, _floating("softmin", input, dtype))).softmax(dim)
 
 
 def cumsum(input: Tensor, dim: int, *, dtype: DType | None = None, mask: Tensor | None = None) -> Tensor:
     """Sums up to each element along ``dim``, in which those left out are 0."""
-    return _filled("cumsum", input, mask, 0, dtype).cumsum(dim, dtype=dtype or input.dtype)
+    return filled("cumsum", input, mask, 0, dtype).cumsum(dim, dtype=dtype or input.dtype)
 
 
 def cumprod(input: Tensor, dim: int, *, dtype: DType | None = None, mask: Tensor | None = None) -> Tensor:
     """Products up to each element along ``dim``, in which those left out are 1."""
-    return _filled("cumprod", input, mask, 1, dtype).cumprod(dim, dtype=dtype or input.dtype)
+    return filled("cumprod", input, mask, 1, dtype).cumprod(dim, dtype=dtype or input.dtype)

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import tesserack as ts
 from tesserack import Tensor
 
-__all__ = ["of_sparse_too"]
+__all__ = ["in_layout", "of_sparse_too"]
 
 Reduction: TypeAlias = Callable[..., Tensor]
 
@@ -33,7 +33,7 @@ def of_sparse_too(without_mask: bool) -> Callable[[Reduction], Reduction]:
             there = _any(kept, dim, keepdim)
             if result.numel() == 1:  # of all: a zero is none, as in PyTorch
                 there = there & (result != 0)
-            return _in_layout(input.layout, result, there)
+            return in_layout(input.layout, result, there)
 
         return run
 
@@ -60,7 +60,8 @@ def _any(kept: Tensor, dim: int | Sequence[int] | None, keepdim: bool) -> Tensor
     return kept.sum(dims, keepdim) > 0
 
 
-def _in_layout(layout: Any, result: Tensor, there: Tensor) -> Tensor:
+def in_layout(layout: Any, result: Tensor, there: Tensor) -> Tensor:
+    """The elements of a strided ``result`` where ``there`` is true."""
     places = there.nonzero().t()
     coo: Tensor = ts.sparse_coo_tensor(places, result[there], tuple(result.shape), is_coalesced=True)
     return coo if layout is ts.sparse_coo else coo.to_sparse(layout=layout)
