@@ -12,9 +12,10 @@ from collections import OrderedDict, namedtuple
 import pytest
 import tesserack as ts
 from tesserack import autograd, futures, hub, jit, nn, profiler
+from tesserack.aten.operators import namespace
 from tesserack.utils import _pytree as pytree
 from tesserack.utils import benchmark, dlpack
-from tesserack.utils.flop_counter import FlopCounterMode
+from tesserack.utils.flop_counter import FlopCounterMode, flop_registry, register_flop_formula
 
 # --- profiler -------------------------------------------------------------------------------------------------------
 
@@ -242,12 +243,12 @@ def test_timers_and_tables(capsys):
 
 def test_flops():
     net = nn.Sequential(nn.Linear(4, 8), nn.Linear(8, 2))
-    with FlopCounterMode(net, display=False) as counter:
+    with FlopCounterMode(display=False) as counter:
         net(ts.ones(3, 4)).sum().backward()
     # Each product once forward; backward once for each weight and once for the input of the second layer.
-    assert counter.get_flop_counts()["Sequential.1"]["linear"] == 2 * 3 * 8 * 2
+    assert counter.get_flop_counts()["Sequential.1"][namespace("aten").addmm] == 2 * 3 * 8 * 2
     assert counter.get_total_flops() >= 2 * (2 * 3 * 4 * 8) + 3 * (2 * 3 * 8 * 2)
-    assert "linear" in counter.get_table()
+    assert "aten.addmm" in counter.get_table()
     with FlopCounterMode(display=False) as counter:  # modules are found as they are called
         net(ts.ones(3, 4))
         with pytest.raises(RuntimeError):
@@ -280,6 +281,58 @@ def test_flops_of_what_goes_backward(call, expected):
     with FlopCounterMode(display=False) as counter:
         call(ts.ones(2, 4, 8, 8)).sum().backward()
     assert counter.get_total_flops() == expected
+    told = counter.get_flop_counts()["Global"]
+    assert sum(n for op, n in told.items() if "backward" not in str(op) and "mm" not in str(op)) < expected / 2 + 1
+
+
+def test_hooks_of_any_gradient_take_leaves_whose_gradients_are_asked_for():
+    x, seen = ts.ones(2, requires_grad=True), []
+    with autograd.graph.register_multi_grad_hook([x], seen.append, mode="any"):
+        autograd.grad((x * 3).sum(), x)
+    assert [g.tolist() for g in seen] == [[3, 3]]
+
+
+def test_flops_of_modules_backward():
+    """Also of one that is given nothing with a gradient, and of what comes after it."""
+    net = nn.Sequential(nn.Linear(4, 8), nn.Linear(8, 2))
+    with FlopCounterMode(display=False) as counter:
+        net(ts.ones(3, 4)).sum().backward()
+        assert counter.mod_tracker.parents == {"Global"}
+        ts.ones(2, 2) @ ts.ones(2, 2)
+    counts = counter.get_flop_counts()
+    assert sum(counts["Sequential.0"].values()) == 2 * (2 * 3 * 4 * 8)
+    assert sum(counts["Sequential.1"].values()) == 3 * (2 * 3 * 8 * 2)
+    assert sum(counts["Sequential"].values()) == counter.get_total_flops() - 2 * 2 * 2 * 2
+
+
+def test_flops_by_own_formulas():
+    aten = namespace("aten")
+    x = ts.ones(4, 5)
+    with FlopCounterMode(display=False, custom_mapping={aten.add: lambda *args, out_shape: 5}) as counter:
+        x + x
+    assert counter.flop_counts["Global"][aten.add] == counter.get_total_flops() == 5
+
+    def count(a, b, *rest, out_val):
+        return out_val.numel()
+
+    count._get_raw = True
+    with FlopCounterMode(display=False, custom_mapping={aten.add: count}) as counter:
+        x + x
+    assert counter.get_total_flops() == 20
+
+    twice = ts.library.custom_op("flops::twice", lambda x: x * 2, mutates_args=(), schema="(Tensor x) -> Tensor")
+    packet = namespace("flops").twice
+    register_flop_formula(packet)(lambda shape, out_shape=None: shape.numel() + out_shape.numel())
+    try:
+        with FlopCounterMode(display=False) as counter:
+            twice(x)
+        assert counter.get_total_flops() == 40
+        with pytest.raises(RuntimeError, match="duplicate"):
+            register_flop_formula("flops::twice")(len)
+    finally:
+        del flop_registry[packet]
+    with pytest.raises(ValueError, match="OpOverloadPacket"):
+        register_flop_formula(aten.add.Tensor)(len)
 
 
 def test_small_things():

@@ -261,14 +261,16 @@ class _MultiGradHook:
         arrived: _Arrived | None = getattr(self._current, "ref", lambda: None)()
         run = _native._current_run()
         if arrived is None or arrived.run != run:
-            arrived = _Arrived(run, self._nodes)
+            arrived = _Arrived(run, [] if self._first_only else self._nodes)
             self._current.ref = weakref.ref(arrived)
             _native._queue_callback(partial(self._forget, arrived))
             if self._first_only:
                 self._fn(grad)
+        if self._first_only:
+            return
         arrived.grads[k] = grad
         arrived.left -= 1
-        if not self._first_only and arrived.left == 0:
+        if arrived.left == 0:
             self._fn(arrived.grads)
 
     def _forget(self, arrived: _Arrived) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import weakref
 from typing import Any
 
+from tesserack import _native
 from tesserack._native import Tensor
 from tesserack.autograd.graph import register_multi_grad_hook
 from tesserack.nn.modules._hooks import register_module_forward_hook, register_module_forward_pre_hook
@@ -79,8 +80,14 @@ class ModuleTracker:
             self._handles.append(register_multi_grad_hook(tensors, lambda _: then(), mode="any"))
 
     def _begin(self, name: str) -> None:
+        if not self._backward:  # a module that is given nothing with a gradient has no hook for its end
+            _native._queue_callback(self._finish)
         self._backward.append(name)
         self.parents.add(name)
+
+    def _finish(self) -> None:
+        self._backward.clear()
+        self.parents = {"Global", *self._open}
 
     def _end(self, name: str) -> None:
         if name in self._backward:

@@ -107,7 +107,7 @@ def summary(model: Module, input: Any, **kwargs: Any) -> Summary:
     for path, module in twin.named_modules():
         module.register_forward_pre_hook(lambda *_, p=path: entered.append(p) if p not in entered else None)
         module.register_forward_hook(lambda m, _, result, p=path: watch(p, m, result))
-    with no_grad(), FlopCounterMode(twin, display=False) as counter:
+    with no_grad(), FlopCounterMode(display=False) as counter:
         twin(*arguments, **tree_map(_meta, kwargs))
     counts = counter.get_flop_counts()
     layers = [_layer(path, twin, met, counts) for path in entered if path in met]

@@ -207,7 +207,7 @@ def run_trial(
             no_grad(),
             device("meta"),
             _key().enabled(),
-            FlopCounterMode(root, display=False) as counter,
+            FlopCounterMode(display=False) as counter,
         ):
             warnings.filterwarnings("error", _BROADCAST)
             result = model(*args, **kwargs)
