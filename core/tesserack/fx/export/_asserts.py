@@ -8,7 +8,7 @@ from typing import Any
 
 from tesserack.aten.operators import namespace
 from tesserack.fx.experimental.proxy_tensor import PythonKeyTracer, get_proxy_mode
-from tesserack.fx.export._sizes import SymInt
+from tesserack.fx.export._expression import SymInt
 from tesserack.fx.graph import Graph
 from tesserack.fx.node import Node
 
@@ -92,5 +92,5 @@ def _told(arg: Any) -> str:
 
 _ARITHMETIC: dict[Any, str] = {
     operator.mul: "*", operator.add: "+", operator.sub: "-", operator.neg: "-", operator.truediv: "/",
-    operator.floordiv: "//",
+    operator.floordiv: "//", operator.mod: "%",
 }  # fmt: skip

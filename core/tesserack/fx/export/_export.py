@@ -12,7 +12,7 @@ from tesserack.fx.export._errors import ExportError, place_of, ways_out
 from tesserack.fx.export._merge import Difference, merge
 from tesserack.fx.export._ranges import InputCheck, Symbol, ValueRanges
 from tesserack.fx.export._related import tied
-from tesserack.fx.export._symbols import named_columns, sizes_at, symbols_of, trials
+from tesserack.fx.export._symbols import named_columns, remainders, sizes_at, symbols_of, trials
 from tesserack.fx.export._trace import Program, Trace, line_of, remove_unread
 from tesserack.fx.export._try import differs
 from tesserack.fx.export._turns import other_values, traced
@@ -210,12 +210,12 @@ def _within_range(program: Program, symbols: list[Symbol]) -> Trace:
     program.traces[example] = _traced(program, symbols, example, True)
     if program.traces[example].unknown.values:
         rows += other_values(program, symbols)
-    _merged_at(program, symbols, rows)
+    _all_remainders(program, symbols, rows)
     rows += _asked_for(program, symbols, rows)
     named = [[s.range.lower + more if s.declared else s.example for s in symbols] for more in (0, 1)]
     rows += [row for row in named[: 2 if any(s.declared and not s.range.lower for s in symbols) else 1]
              if any(s.declared for s in symbols)]  # fmt: skip
-    found = _merged_at(program, symbols, rows)
+    found = _all_remainders(program, symbols, rows)
     if all(s.declared for s in symbols):
         return found
     least = 2
@@ -231,6 +231,17 @@ def _within_range(program: Program, symbols: list[Symbol]) -> Trace:
         found = _merged_at(program, symbols, rows)
     _set_least(symbols, least)
     return found
+
+
+def _all_remainders(program: Program, symbols: list[Symbol], rows: list[list[int]]) -> Trace:
+    """The merged graph, with further tries where sizes are divided, until those of every remainder are among them."""
+    for _ in range(3):
+        found = _merged_at(program, symbols, rows)
+        more = [row for row in remainders(symbols, found.divisors) if row not in rows]
+        if not more:
+            return found
+        rows += more
+    return _merged_at(program, symbols, rows)
 
 
 def _asked_for(program: Program, symbols: list[Symbol], rows: list[list[int]]) -> list[list[int]]:
@@ -273,7 +284,8 @@ def _merged_at(program: Program, symbols: list[Symbol], rows: Sequence[Sequence[
         _same_constants(traces[base], traces[k], _values(symbols, every[k]))
     columns = named_columns(symbols, [every[k] for k in alike])
     try:
-        merge([traces[k].graph for k in alike], [traces[k].root for k in alike], columns)
+        graphs, trees = [traces[k].graph for k in alike], traces[base].unknown.watch.trees
+        traces[base].divisors = merge(graphs, [traces[k].root for k in alike], columns, trees)
     except Difference as error:
         raise _Varies(_values(symbols, every[alike[error.trace]]), error.why, place_of(error.node)) from error
     for k, row in enumerate(every):

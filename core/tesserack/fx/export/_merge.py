@@ -6,13 +6,16 @@ import itertools
 import math
 import operator
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from tesserack import Tensor
 from tesserack.aten.operators import namespace
 from tesserack.fx.experimental.proxy_tensor import CARRIED
-from tesserack.fx.export._sizes import Expression, SymInt, bounded, find, size
+from tesserack.fx.export._expression import Expression, SymInt, size
+from tesserack.fx.export._recorded import LOST, Trees, bound_trees, recorded
+from tesserack.fx.export._sizes import bounded, find
+from tesserack.fx.export._steps import divisors
 from tesserack.fx.graph import Graph
 from tesserack.fx.graph_module import GraphModule
 from tesserack.fx.node import Node
@@ -31,17 +34,25 @@ class Difference(Exception):
 
 
 # Where calls of control flow take what their graphs are given besides: it stands last.
+_LARGE = 16  # divisors beyond are told where all that the program makes of its sizes is seen
 _FURTHER = {"cond": 3, "while_loop": 3, "scan": 3, "map_impl": 2, "associative_scan": 2}
 
 
-def merge(graphs: Sequence[Graph], roots: Sequence[Any], names: dict[tuple[int, ...], str]) -> None:
-    """Make the first graph one for all sizes. ``names`` are those of sizes, by the numbers that they were.
+def merge(
+    graphs: Sequence[Graph], roots: Sequence[Any], names: dict[tuple[int, ...], str], trees: Trees | None = None
+) -> set[int]:
+    """Make the first graph one for all sizes. ``names`` are those of sizes, by the numbers that they were. What numbers
+    it divides sizes by, to whole ones: graphs at too few remainders do not tell such expressions apart.
 
     Raises:
         Difference: if the graphs are not the same but for numbers, or a number follows from no sizes.
     """
-    if len(graphs) > 1:
-        _Merged(graphs, roots, names).run()
+    if len(graphs) < 2:
+        return set()
+    one = _Merged(graphs, roots, names)
+    one.trees = trees or {}
+    one.run()
+    return one.divisors
 
 
 class _Merged:
@@ -64,6 +75,8 @@ class _Merged:
         self.made: dict[str, Any] = {}  # nodes of expressions, by their text
         self.sizes: dict[Node, list[Expression]] = {}  # sizes that vary, of values
         self.unknown = 0  # how many have a name
+        self.divisors: set[int] = around.divisors if around is not None else set()
+        self.trees: Trees = around.trees if around is not None else {}  # of the first graph's trace
         self.vectors: dict[tuple[int, ...], Expression] = {}  # the first size that was these numbers
         self.appended: dict[Node, Any] = {}  # operands that calls of control flow are given besides
 
@@ -175,13 +188,23 @@ class _Merged:
         return self._number(values, row, near)
 
     def _number(self, values: list[Any], row: tuple[Node, ...], near: list[Expression]) -> Any:
-        found = find(values, self.symbols, near)
+        known = (e for e in (*self.symbols, *near) if e.values == (*values,))
+        found = next((e for e in known if type(e.values[0]) is type(values[0])), None)
+        if found is None:
+            found = self._recorded(values)
+        if found is None and LOST in self.trees and all(isinstance(v, int) for v in values):
+            found = find(values, (), self._made(self.trees[LOST], len(values)))
+        if found is None:
+            found = find(values, self.symbols, near)
         if found is None:
             found = find(values, self.symbols, [*self.vectors.values()])
+        if found is not None and LOST in self.trees and max(divisors(found), default=0) > _LARGE:
+            found = None  # of so few steps others are made as well
         if found is None and row[0].target in (aten.slice.Tensor, aten.select.int):
             found = self._clipped(values, row)
         if found is None and all(isinstance(v, int) for v in values):
-            found = bounded(tuple(values), [*self.symbols, *self.vectors.values()])
+            made = self._made(itertools.chain.from_iterable(self.trees.values()), len(values))
+            found = bounded(tuple(values), [*self.symbols, *self.vectors.values(), *made]) or find(values, (), made)
         if found is None and self.around is not None and all(isinstance(v, int) for v in values):
             outside = self.around.offered(values)
             if outside is not None:
@@ -194,6 +217,12 @@ class _Merged:
                 "the sizes of what it is given",
             )
         return self._built(found, row[0])
+
+    def _recorded(self, values: Sequence[Any]) -> Expression | None:
+        return recorded(values, self.trees, [*self.symbols, *self.vectors.values()])
+
+    def _made(self, trees: Iterable[Any], count: int) -> list[Expression]:
+        return bound_trees(trees, [*self.symbols, *self.vectors.values()], count)
 
     def _clipped(self, values: list[Any], row: tuple[Node, ...]) -> Expression | None:
         """An index, or where a slice begins or ends, which is no farther than the dim is long, counted from its end
@@ -212,7 +241,9 @@ class _Merged:
         for n in dict.fromkeys(v for v in values if v != sys.maxsize):
             if clipped([n] * len(ends)) == wanted:
                 return Expression(("number", n), [n] * len(ends), str(n), atom=True)
-        return next((e for e in (*self.symbols, *self.vectors.values()) if clipped(e.values) == wanted), None)
+        bases = [*self.symbols, *self.vectors.values()]
+        found = next((e for e in bases if clipped(e.values) == wanted), None)
+        return found or self._recorded(wanted) or find(wanted, self.symbols, bases)
 
     def _built(self, expression: Expression, before: Node) -> Any:
         """The node of an expression, made before the step that needs it; plain numbers as they are."""
@@ -225,6 +256,7 @@ class _Merged:
         if how[0] == "size":
             made = self._node(before, aten.sym_size.int, (how[1], how[2]), expression, "sym_size_int")
         else:
+            self.divisors |= divisors(expression)
             parts = [self._built(part, before) for part in how[1:]]
             made = self._operation(how[0], parts, expression, before)
         self.made[key] = made
@@ -307,6 +339,7 @@ class _Merged:
 
 _FUNCTIONS: dict[str, Any] = {
     "*": operator.mul, "+": operator.add, "-": operator.sub, "//": operator.floordiv, "/": operator.truediv,
+    "%": operator.mod,
     "float": float, "sqrt": math.sqrt, "log": math.log, "abs": operator.abs, "trunc": math.trunc, "round": round,
     "floor": math.floor, "ceil": math.ceil, "min": min, "max": max,
 }  # fmt: skip

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import random
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from tesserack import Tensor
@@ -10,10 +11,11 @@ from tesserack.fx.export._errors import ExportError
 from tesserack.fx.export._ranges import Symbol, ValueRanges
 from tesserack.fx.export.dynamic_shapes import Axis, Dim, _HintKind
 
-__all__ = ["named_columns", "sizes_at", "symbols_of", "trials"]
+__all__ = ["named_columns", "remainders", "sizes_at", "symbols_of", "trials"]
 
 _PRIMES = (5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53, 59, 61, 67, 71, 73, 79, 83, 89, 97)
 _LARGE = 1031  # the size tried where there is no greatest one
+_REMAINDERS = 32  # are tried at most
 _MOST = 65536  # no larger size is tried
 
 
@@ -101,6 +103,46 @@ def _between(symbol: Symbol, place: int, turn: int) -> int:
 def _greatest(symbol: Symbol, place: int) -> int:
     upper = symbol.range.upper
     return upper if upper is not None and upper <= _MOST else max(symbol.range.lower, _LARGE + 2 * place)
+
+
+def remainders(symbols: Sequence[Symbol], divisors: Iterable[int]) -> list[list[int]]:
+    """Values of all symbols to try where sizes are divided by these: those of each remainder by twice the number, or of
+    some where there are many; small ones, ever larger ones and some at random. The symbols have others at a time."""
+    divisors = {*divisors}
+    found = dict.fromkeys((*_spread(symbols), *_random(symbols)) if divisors else ())
+    for divisor in divisors - {0}:
+        cycle = 2 * divisor
+        for turn in range(0, cycle, -(-cycle // _REMAINDERS)):
+            found[tuple(_with_remainder(s, (turn + 3 * place) % cycle, cycle) for place, s in enumerate(symbols))] = (
+                None
+            )
+    return [[*row] for row in found]
+
+
+def _spread(symbols: Sequence[Symbol]) -> Iterator[tuple[int, ...]]:
+    for turn in range(16):
+        row = []
+        for place, s in enumerate(symbols):
+            least = max(s.range.lower, 2) if s.declared else min(s.example, 5)
+            step = (turn + 5 * place) % 16
+            value = least + (step if step < 8 else int(8 * 1.6 ** (step - 7)))
+            row.append(value if value in s.range else s.example)
+        yield tuple(row)
+
+
+def _random(symbols: Sequence[Symbol]) -> Iterator[tuple[int, ...]]:
+    rng = random.Random(8)
+    for _ in range(12):
+        yield tuple(rng.randint(min(max(s.range.lower, 2), s.example), _greatest(s, 0)) for s in symbols)
+
+
+def _with_remainder(symbol: Symbol, rest: int, cycle: int) -> int:
+    """The first value from the example's on that leaves this remainder, or the last one before."""
+    after = symbol.example + (rest - symbol.example) % cycle
+    if after in symbol.range:
+        return after
+    before = after - cycle
+    return before if before in symbol.range and before > 1 else symbol.example
 
 
 def named_columns(symbols: Sequence[Symbol], rows: Sequence[Sequence[int]]) -> dict[tuple[int, ...], str]:

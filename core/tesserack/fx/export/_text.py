@@ -15,7 +15,7 @@ from tesserack.aten.fake.fake_tensor import FakeTensor, FakeTensorMode
 from tesserack.aten.higher_order import HigherOrderOperator, higher_order_operators
 from tesserack.aten.missing import MissingNameError
 from tesserack.aten.operators import OpOverload, namespace
-from tesserack.fx.export._sizes import SymInt
+from tesserack.fx.export._expression import SymInt
 from tesserack.fx.graph import Graph
 from tesserack.fx.graph_module import GraphModule
 from tesserack.fx.node import Node

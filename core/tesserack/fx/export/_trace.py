@@ -79,6 +79,7 @@ class Trace:
     results: list[Any]
     out_spec: TreeSpec
     unknown: Unknown
+    divisors: set[int] = field(default_factory=set)  # of expressions, once it is merged with others
 
 
 class _Tracer(PythonKeyTracer):

@@ -13,13 +13,14 @@ from pathlib import Path
 from typing import Any
 
 import tesserack as ts
+from tesserack.fx.export._recorded import LOST
 
 __all__ = ["Watch", "stated", "watching"]
 
 _COMPARED = ("eq", "ne", "lt", "le", "gt", "ge")
 _PACKAGE = str(Path(__file__).resolve().parents[2])  # whose own comparisons check, and decide nothing
 _INTERPRETER = str(Path(_PACKAGE) / "fx" / "interpreter.py")
-_FEW = 8  # larger divisors leave too many remainders to try
+_FEW = 16  # larger divisors leave too many remainders to try
 
 
 class Watch:
@@ -32,6 +33,7 @@ class Watch:
         # The comparisons since a condition was stated, each with where the program makes it.
         self.pending: list[tuple[str, Any, Any, types.CodeType, int]] = []
         self.unknown: set[int] = set()  # sizes that follow from values
+        self.trees: dict[tuple[bool, Any], list[Any]] = {}  # how the program made numbers of sizes: see _recorded
         self.reader: Callable[[], Any] = lambda: None  # the step that read the last number of a tensor's
         self.state: Callable[[Any, Any, Any], None] | None = None  # writes down what one compares, which holds
 
@@ -40,11 +42,21 @@ class Watch:
         return ts.Size([self._size(n) for n in shape])
 
     def _size(self, n: int) -> Any:
-        return _derived(n, self, (n, 1, 0), ()) if n in self.unknown else _Watched.of(n, self)
+        if n in self.unknown:
+            return _derived(n, self, (n, 1, 0), (), ("size", n))
+        made = _Watched.of(n, self)
+        made.line, made.tree = (n, 1, 0), ("size", n)
+        return made
 
     def watched(self, value: Any) -> Any:
         """A number of a tensor's that tells what it, and what is made of it, is compared with."""
-        return _derived(value, self, (value, 1, 0), (self.reader(),))
+        return _derived(value, self, (value, 1, 0), (self.reader(),), ("size", value))
+
+    def keep(self, value: Any, tree: Any) -> None:
+        """Note how a number was made."""
+        kept = self.trees.setdefault((isinstance(value, float), _plain(value)), [])
+        if tree not in kept and len(kept) < _WAYS:
+            kept.append(tree)
 
     def further(self, factor: int, offset: int, value: int) -> set[int]:
         """Values to try of a symbol that was ``value``, where ``factor * value + offset`` is a size."""
@@ -57,7 +69,7 @@ class Watch:
         """A comparison of the program's."""
         made_of = getattr(one, "made_of", None)
         if made_of is None:
-            self.compared[int(one), math.floor(other)] = None
+            self._compare_size(one, other)
             return
         origin, scale, offset = made_of
         number = (float(other) - offset) / scale if scale else float(other)
@@ -65,7 +77,15 @@ class Watch:
             self.compared[origin, number if isinstance(origin, float) else math.floor(number)] = None
         self.pending.append((name, one, other, frame.f_code, frame.f_lineno))
 
+    def _compare_size(self, one: Any, other: Any) -> None:
+        origin, scale, offset = one.line or (int(one), 1, 0)
+        for step in (-1, 0, 1) if abs(scale) < 1 else (0,):  # where the size is divided, and rounded
+            number = (float(other) + step - offset) / scale if scale else float(other)
+            if math.isfinite(number):
+                self.compared[origin, math.floor(number)] = None
 
+
+_WAYS = 16  # that one number is made in are kept
 _watches: list[Watch] = []  # of the traces under way
 
 
@@ -124,6 +144,8 @@ class _Watched(int):
     watch: Watch
     made_of: tuple[Any, float, float] | None = None  # a number of a tensor's, times what, plus what
     step: tuple[Any, ...] = ()  # the node that it is of, or the function that made it, and of what
+    line: tuple[Any, float, float] | None = None  # a size, times what, plus what
+    tree: Any = None
 
     @classmethod
     def of(cls, value: int, watch: Watch) -> _Watched:
@@ -132,12 +154,17 @@ class _Watched(int):
         return made
 
     def __mod__(self, other: Any) -> Any:
-        if type(other) is int and 1 < other <= _FEW:
-            self.watch.divided.add((int(self), other))
-        return int.__mod__(self, other)
+        origin, scale, _ = self.line or (int(self), 1, 0)
+        period = math.ceil(other / abs(scale)) if type(other) is int and other > 1 and scale else 0
+        if 1 < period <= _FEW:
+            self.watch.divided.add((origin, period))
+        return _treed(self, int.__mod__(self, other), "%", (self, other))
+
+    def __rmod__(self, other: Any) -> Any:
+        return _treed(self, int.__rmod__(self, other), "%", (other, self))
 
     def __divmod__(self, other: Any) -> Any:
-        return int.__floordiv__(self, other), self % other
+        return self // other, self % other
 
     def __bool__(self) -> bool:
         self.watch.note("ne", self, 0, sys._getframe(1))
@@ -153,6 +180,8 @@ class _WatchedFloat(float):
     watch: Watch
     made_of: tuple[Any, float, float] | None = None
     step: tuple[Any, ...] = ()
+    line: tuple[Any, float, float] | None = None
+    tree: Any = None
 
     @classmethod
     def of(cls, value: float, watch: Watch) -> _WatchedFloat:
@@ -166,6 +195,14 @@ class _WatchedFloat(float):
 
     def __reduce__(self) -> Any:
         return float, (float(self),)
+
+    def __int__(self) -> int:  # Python makes a plain number of what this returns
+        found = float.__int__(self)
+        if self.tree is not None:
+            tree = ("trunc", self.tree)
+            self.watch.keep(found, tree)
+            self.watch.trees.setdefault(LOST, []).append(tree)
+        return found
 
 
 def _is_own(frame: Any) -> bool:
@@ -186,10 +223,22 @@ def _comparing(name: str, kind: Any) -> Callable[[Any, Any], Any]:
     return compare
 
 
-def _derived(value: Any, watch: Watch, made_of: tuple[Any, float, float], step: tuple[Any, ...]) -> Any:
+def _derived(value: Any, watch: Watch, made_of: Any, step: tuple[Any, ...], tree: Any) -> Any:
     made: Any = (_WatchedFloat if isinstance(value, float) else _Watched).of(value, watch)
-    made.made_of, made.step = made_of, step
+    made.made_of, made.step, made.tree = made_of, step, tree
     return made
+
+
+def _treed(of: Any, value: Any, sign: str, operands: tuple[Any, ...]) -> Any:
+    """The number, with how it was made; as it is where that is not seen."""
+    if of.tree is None or type(value) not in (int, float):
+        return value
+    trees = [getattr(x, "tree", None) if isinstance(x, (_Watched, _WatchedFloat)) else x for x in operands]
+    if any(t is None or (not isinstance(t, tuple) and type(t) not in (int, float)) for t in trees):
+        return value
+    tree = (sign, *trees)
+    of.watch.keep(value, tree)
+    return _derived(value, of.watch, None, (), tree)
 
 
 # What becomes of the factor and the summand where a number is made of one and a plain number.
@@ -205,37 +254,70 @@ _MADE: dict[str, Callable[[float, float, float], tuple[float, float]]] = {
 }
 
 
+_SIGNS = {"add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//"}
+
+
 def _making(name: str, kind: Any) -> Callable[[Any, Any], Any]:
     plain = getattr(kind, name)
+    reflected = name.startswith("__r")
+    base = name.strip("_").removeprefix("r") if reflected else name.strip("_")
+    function = getattr(operator, base)
 
     def make(self: Any, other: Any) -> Any:
         found = plain(self, other)
-        if self.made_of is None or type(other) not in (int, float) or found is NotImplemented:
+        if found is NotImplemented and type(other) is float:  # which would take over, and not tell
+            one, two = (other, _plain(self)) if reflected else (_plain(self), other)
+            found = function(one, two)
+        if found is NotImplemented:
             return found
-        origin, scale, offset = self.made_of
-        reflected = name.startswith("__r")
-        function = getattr(operator, name.replace("__r", "__"))
-        step = (function, other, self) if reflected else (function, self, other)
-        return _derived(found, self.watch, (origin, *_MADE[name](scale, offset, other)), step)
+        made = _treed(self, found, _SIGNS[base], (other, self) if reflected else (self, other))
+        if type(other) not in (int, float):
+            return made
+        if self.made_of is not None:
+            origin, scale, offset = self.made_of
+            step = (function, other, self) if reflected else (function, self, other)
+            tree = getattr(made, "tree", None)
+            return _derived(found, self.watch, (origin, *_MADE[name](scale, offset, other)), step, tree)
+        if self.line is not None and made is not found:
+            origin, scale, offset = self.line
+            made.line = origin, *_MADE[name](scale, offset, other)
+        return made
 
     return make
 
 
 def _negative(kind: Any) -> Callable[[Any], Any]:
     def negative(self: Any) -> Any:
-        found = kind.__neg__(self)
-        if self.made_of is None:
-            return found
-        origin, scale, offset = self.made_of
-        return _derived(found, self.watch, (origin, -scale, -offset), (operator.neg, self))
+        made = _treed(self, kind.__neg__(self), "neg", (self,))
+        if self.made_of is not None:
+            origin, scale, offset = self.made_of
+            step = (operator.neg, self)
+            return _derived(_plain(made), self.watch, (origin, -scale, -offset), step, getattr(made, "tree", None))
+        if self.line is not None and made is not None and hasattr(made, "line"):
+            made.line = self.line[0], -self.line[1], -self.line[2]
+        return made
 
     return negative
+
+
+def _whole(name: str, kind: Any) -> Callable[..., Any]:
+    plain = getattr(kind, f"__{name}__")
+
+    def make(self: Any, *digits: Any) -> Any:
+        found = plain(self, *digits)
+        made = found if any(d is not None for d in digits) else _treed(self, found, name, (self,))
+        if made is not found:
+            made.line = self.line
+        return made
+
+    return make
 
 
 def _methods(kind: Any) -> dict[str, Any]:
     compared = {f"__{name}__": _comparing(name, kind) for name in _COMPARED}
     # Equality takes the hash away.
-    return {**compared, **{name: _making(name, kind) for name in _MADE}, "__neg__": _negative(kind),
+    whole = {f"__{name}__": _whole(name, kind) for name in ("trunc", "round", "floor", "ceil", "abs")}
+    return {**compared, **whole, **{name: _making(name, kind) for name in _MADE}, "__neg__": _negative(kind),
             "__hash__": kind.__hash__}  # fmt: skip
 
 

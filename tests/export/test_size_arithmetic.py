@@ -1,0 +1,103 @@
+"""What Python makes of sizes that vary: the program's number at every size, not only at those that were tried."""
+
+from __future__ import annotations
+
+import math
+import random
+from typing import Any
+
+import pytest
+import tesserack as ts
+from tesserack import nn
+from tesserack.export import Dim, ExportError, export
+from tesserack.nn import functional as F
+from tesserack.testing.seeds import generator
+
+N, M = Dim("n", min=2, max=300), Dim("m", min=2, max=300)
+EVERY = [*range(2, 40), 63, 64, 65, 97, 128, 200, 255, 256, 299, 300]
+
+
+class Calls(nn.Module):
+    def __init__(self, function: Any) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: Any) -> Any:
+        return self.function(x)
+
+
+PROGRAMS = {
+    "half": lambda x: x[: x.shape[0] // 2],
+    "even": lambda x: x[: x.shape[0] // 2 * 2] * 1,
+    "from a third": lambda x: x[x.shape[0] // 3 :],
+    "remainder": lambda x: x[x.shape[0] % 3 :],
+    "padded to a multiple": lambda x: F.pad(x, (0, 0, 0, -(-x.shape[0] // 4) * 4 - x.shape[0])),
+    "padded by the remainder": lambda x: F.pad(x, (0, 0, 0, (4 - x.shape[0] % 4) % 4)),
+    "rounded half": lambda x: x[: round(x.shape[0] / 2)],
+    "truncated": lambda x: x[: int(x.shape[0] * 0.7)],
+    "ceil": lambda x: x.new_zeros(math.ceil(x.shape[0] / 3)),
+    "floor": lambda x: x.new_zeros(math.floor(x.shape[0] * 0.33)),
+    "of a number without its history": lambda x: x.new_zeros(int(x.shape[0] * 0.5) // 3 + 1),
+    "no less": lambda x: x.new_zeros(max(x.shape[0] - 6, 1)),
+    "no more": lambda x: x.new_zeros(min(x.shape[0] // 2, 9) + 1),
+    "after strides": lambda x: F.max_pool1d(x.t(), 3, 2, 1)[:, : ((x.shape[0] - 1) // 2 + 1) // 2],
+    "one of parts": lambda x: x.tensor_split(3)[1],
+    "scaled": lambda x: F.interpolate(x.t()[None], size=x.shape[0] * 3 // 2)[0],
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_numbers_of_one_size(name: str) -> None:
+    program = export(Calls(PROGRAMS[name]), (ts.randn(8, 3),), dynamic_shapes=({0: N},)).module()
+    for n in EVERY:
+        x = ts.randn(n, 3)
+        assert ts.equal(program(x), PROGRAMS[name](x)), n
+
+
+def test_an_area_by_parts() -> None:
+    def cut(x: Any) -> Any:
+        return x.reshape(-1)[: x.shape[0] * x.shape[1] // 3], x.new_zeros(x.shape[0] // 2 + x.shape[1] % 5)
+
+    program = export(Calls(cut), (ts.randn(6, 9),), dynamic_shapes=({0: N, 1: M},)).module()
+    for n, m in zip(EVERY, reversed(EVERY), strict=True):
+        x = ts.randn(n, m)
+        assert all(ts.equal(a, b) for a, b in zip(program(x), cut(x), strict=True)), (n, m)
+
+
+def test_branches_on_what_is_made_of_a_size() -> None:
+    """Are seen where they lie beyond the sizes that are tried anyway."""
+    with pytest.raises(ExportError, match="n"):
+        export(Calls(lambda x: x * 2 if x.shape[0] // 2 > 57 else x), (ts.randn(8, 3),), dynamic_shapes=({0: N},))
+    short = Dim("n", min=2, max=114)
+    export(Calls(lambda x: x * 2 if x.shape[0] // 2 > 57 else x), (ts.randn(8, 3),), dynamic_shapes=({0: short},))
+
+
+def _formula(rng: random.Random, depth: int, names: list[str]) -> str:
+    if depth == 0 or rng.random() < 0.15:
+        return rng.choice(names)
+    a, c, k = _formula(rng, depth - 1, names), rng.choice([2, 3, 4, 5, 7, 8, 16]), rng.choice([1, 2, 3, 4])
+    return rng.choice([
+        f"({a} // {c})", f"({a} + {k})", f"({a} * {k})", f"({a} % {c})", f"(-(-{a} // {c}))", f"round({a} / {c})",
+        f"(({a} + {c - 1}) // {c} * {c})", f"({c} - {a} % {c})",
+        f"math.ceil({a} / {c})", f"(({a} - {k}) // 2 + 1)", f"math.floor({a} * 0.9)",
+    ])  # fmt: skip
+
+
+def test_random_formulas() -> None:
+    """Those that are told are right; most are told. (After ``int()`` of a float what is made further is not seen.)"""
+    rng, told = generator("formulas of sizes"), 0
+    for _ in range(20):
+        names = rng.choice([["n"], ["n", "m"]])
+        text = _formula(rng, rng.choice([1, 2, 2, 3]), names)
+        size = eval(f"lambda n, m: abs({text}) + 1", {"math": math})
+        shapes = {0: N, 1: M} if len(names) > 1 else {0: N}
+        model = Calls(lambda x, size=size: x.new_zeros(size(*x.shape)))
+        try:
+            program = export(model, (ts.zeros(rng.choice([4, 6, 8, 13]), 9),), dynamic_shapes=(shapes,)).module()
+        except ExportError:
+            continue
+        told += 1
+        for n in EVERY:
+            m = rng.randint(2, 300) if len(names) > 1 else 9
+            assert program(ts.zeros(n, m)).shape[0] == size(n, m), (text, n, m)
+    assert told >= 15
