@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import inspect
+from dataclasses import dataclass
 from typing import Any
 
+import pytest
 import tesserack as ts
 from tesserack import nn
 from tesserack.aten.operators import namespace
-from tesserack.export import export
+from tesserack.export import Dim, ShapesCollection, export, register_dataclass
 
 
 class Inputs(nn.Module):
@@ -90,3 +92,48 @@ def test_bitwise_operators_as_aten_spells_them() -> None:
     assert aten.__and__.Tensor(x, x + 1).tolist() == [4, 0]
     assert aten.__xor__(x, 1).tolist() == [4, 2] and aten.__lshift__.Scalar(x, 2).tolist() == [20, 12]
     assert aten.__ior__.Tensor(x, ts.tensor([8, 8])) is x and x.tolist() == [13, 11]
+
+
+class Sum(nn.Module):
+    def forward(self, x: Any, *, y: Any) -> Any:
+        return x + y
+
+
+def test_other_examples() -> None:
+    program = export(Sum(), (ts.ones(3),), {"y": ts.ones(3)})
+    program.example_inputs = (ts.zeros(3),), {"y": ts.ones(3)}
+    args, kwargs = program.example_inputs
+    assert program.module()(*args, **kwargs).tolist() == [1, 1, 1]
+    for wrong in ((ts.ones(3),), ((ts.ones(3),), {}), ((), {"y": ts.ones(3)})):
+        with pytest.raises(ValueError, match="xample"):
+            program.example_inputs = wrong
+    assert program.example_inputs[0] is args
+
+
+@dataclass
+class Given:
+    x: Any
+    rest: Any
+
+
+def test_shapes_of_tensors_in_classes_of_the_program() -> None:
+    register_dataclass(Given, serialized_type_name="test_names_and_state.Given")
+
+    class Model(nn.Module):
+        def forward(self, given: Given) -> Any:
+            return given.x + given.rest["y"][0]
+
+    x, y, shapes, rows = ts.ones(4), ts.ones(4), ShapesCollection(), Dim("rows", min=2)
+    shapes[x] = shapes[y] = (rows,)
+    program = export(Model(), (Given(x, {"y": [y]}),), dynamic_shapes=shapes)
+    assert program.module()(Given(ts.ones(6), {"y": [ts.ones(6)]})).tolist() == [2] * 6
+
+
+def test_signals_there_and_back() -> None:
+    class Model(nn.Module):
+        def forward(self, x: Any) -> Any:
+            window = ts.hann_window(16)
+            return ts.istft(ts.stft(x, 16, window=window, return_complex=True), 16, window=window)
+
+    x = ts.randn(1, 64)
+    assert ts.equal(export(Model(), (ts.randn(1, 64),)).module()(x), Model()(x))

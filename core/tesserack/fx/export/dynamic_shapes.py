@@ -261,7 +261,8 @@ class ShapesCollection:
                 return {key: take(item) for key, item in value.items()}
             if isinstance(value, (tuple, list)):
                 return [take(item) for item in value] if isinstance(value, list) else tuple(map(take, value))
-            return None
+            node = SUPPORTED_NODES.get(type(value))  # of a class that the program registers
+            return None if node is None else [take(item) for item in node.flatten_fn(value)[0]]
 
         forward = getattr(m, "forward", m)
         result = {name: take(value) for name, value in combined(forward, args, kwargs or {}).items()}

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from tesserack import Tensor
-from tesserack.fx.export._ranges import InputCheck, ValueRanges
+from tesserack.fx.export._errors import InputError
+from tesserack.fx.export._ranges import InputCheck, ValueRanges, flat_inputs
 from tesserack.fx.export.graph_signature import (
     ConstantArgument,
     CustomObjArgument,
@@ -168,8 +169,23 @@ class ExportedProgram:
 
     @property
     def example_inputs(self) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
-        """What the program was exported with: positional arguments, keyword arguments."""
+        """What the program was exported with: positional arguments, keyword arguments; others of the same structure may
+        take their place. ``ValueError`` for what is none."""
         return self._example_inputs
+
+    @example_inputs.setter
+    def example_inputs(self, value: tuple[tuple[Any, ...], dict[str, Any]] | None) -> None:
+        if value is not None:
+            if not (isinstance(value, tuple) and len(value) == 2 and isinstance(value[0], tuple)
+                    and isinstance(value[1], dict)):  # fmt: skip
+                raise ValueError(
+                    f"Example inputs should be a tuple of arguments and a dict, got {type(value).__name__}"
+                )
+            try:
+                flat_inputs(self._check.in_spec, *value)
+            except InputError as error:
+                raise ValueError(f"example_inputs: {error}") from error
+        self._example_inputs = value
 
     @property
     def module_call_graph(self) -> list[ModuleCallEntry]:
