@@ -35,6 +35,11 @@ class ArgsKwargsPair(NamedTuple):
     kwargs: dict[str, Any]
 
 
+def _torchscript_type_to_python_type(ts_type: Any) -> Any:
+    """The annotation that a type of TorchScript's, as ``torch._C._jit_try_infer_type`` gives it, is in Python."""
+    return ts_type.annotation
+
+
 # --- signatures ------------------------------------------------------------------------------------------------------
 
 

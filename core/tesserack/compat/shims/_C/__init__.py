@@ -12,6 +12,7 @@ from tesserack._native import Generator, Size, device, dtype, is_grad_enabled, l
 from tesserack._tensor.overrides import DisableTorchFunction, DisableTorchFunctionSubclass, function_modes
 from tesserack._tensor.subclass import no_override
 from tesserack.autograd.function import batching
+from tesserack.compat.shims._C._types import try_infer as _jit_try_infer_type  # noqa: F401
 from tesserack.func._batched import Fallback
 from tesserack.ops.random import default_generator as _default_generator
 from tesserack.utils import deterministic
