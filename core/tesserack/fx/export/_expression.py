@@ -53,6 +53,7 @@ def symbol_text(expression: Expression) -> str:
 
 
 def number(value: Any, count: int) -> Expression:
+    """The same number in that many traces."""
     return Expression(("number", value), [value] * count, str(value), atom=True)
 
 
@@ -67,10 +68,12 @@ _APPLY: dict[str, Callable[[Any, Any], Any]] = {
 
 
 def operation(sign: str, a: Expression, b: Expression | int) -> Expression:
+    """``a sign b``. ``ZeroDivisionError`` where it divides by 0 in a trace."""
     other = b if isinstance(b, Expression) else number(b, len(a.values))
     values = [_APPLY[sign](x, y) for x, y in zip(a.values, other.values, strict=True)]
     return Expression((sign, a, other), values, f"{a.shown}{sign}{other.shown}")
 
 
 def shifted(a: Expression, offset: int) -> Expression:
+    """``a`` and a number more, or less."""
     return a if not offset else operation("+" if offset > 0 else "-", a, abs(offset))

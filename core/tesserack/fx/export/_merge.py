@@ -33,8 +33,8 @@ class Difference(Exception):
         self.node, self.trace, self.why, self.other = node, trace, why, other
 
 
-# Where calls of control flow take what their graphs are given besides: it stands last.
 _LARGE = 16  # divisors beyond are told where all that the program makes of its sizes is seen
+# Where calls of control flow take what their graphs are given besides: it stands last.
 _FURTHER = {"cond": 3, "while_loop": 3, "scan": 3, "map_impl": 2, "associative_scan": 2}
 
 

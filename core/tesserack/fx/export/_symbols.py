@@ -123,9 +123,8 @@ def _spread(symbols: Sequence[Symbol]) -> Iterator[tuple[int, ...]]:
     for turn in range(16):
         row = []
         for place, s in enumerate(symbols):
-            least = max(s.range.lower, 2) if s.declared else min(s.example, 5)
             step = (turn + 5 * place) % 16
-            value = least + (step if step < 8 else int(8 * 1.6 ** (step - 7)))
+            value = _least(s) + (step if step < 8 else int(8 * 1.6 ** (step - 7)))
             row.append(value if value in s.range else s.example)
         yield tuple(row)
 
@@ -133,7 +132,12 @@ def _spread(symbols: Sequence[Symbol]) -> Iterator[tuple[int, ...]]:
 def _random(symbols: Sequence[Symbol]) -> Iterator[tuple[int, ...]]:
     rng = random.Random(8)
     for _ in range(12):
-        yield tuple(rng.randint(min(max(s.range.lower, 2), s.example), _greatest(s, 0)) for s in symbols)
+        yield tuple(rng.randint(min(_least(s), s.example), _greatest(s, 0)) for s in symbols)
+
+
+def _least(symbol: Symbol) -> int:
+    """Whether a program takes less is asked later, where it does not say so."""
+    return max(symbol.range.lower, 2) if symbol.declared else min(symbol.example, 5)
 
 
 def _with_remainder(symbol: Symbol, rest: int, cycle: int) -> int:
