@@ -305,7 +305,8 @@ template <typename Fold> __attribute__((noinline)) double fold_floats(const floa
   constexpr int lanes = kLanes<double>, ways = 8;
   const auto load = [](const float* at) -> Vector<double> { // GCC 12 converts the halves of a vector by way of memory
 #if defined(__AVX512F__)
-    return _mm512_cvtps_pd(_mm256_loadu_ps(at));
+    // The plain form reads a vector that GCC 12 finds uninitialized.
+    return _mm512_maskz_cvtps_pd(0xff, _mm256_loadu_ps(at));
 #elif defined(__AVX2__)
     return _mm256_cvtps_pd(_mm_loadu_ps(at));
 #else

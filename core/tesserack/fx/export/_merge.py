@@ -33,7 +33,7 @@ class Difference(Exception):
         self.node, self.trace, self.why, self.other = node, trace, why, other
 
 
-_LARGE = 16  # divisors beyond are told where all that the program makes of its sizes is seen
+_LARGE = 16  # greater divisors are told where it is seen that Python divides by them, not where they fit
 # Where calls of control flow take what their graphs are given besides: it stands last.
 _FURTHER = {"cond": 3, "while_loop": 3, "scan": 3, "map_impl": 2, "associative_scan": 2}
 
@@ -198,8 +198,8 @@ class _Merged:
             found = find(values, self.symbols, near)
         if found is None:
             found = find(values, self.symbols, [*self.vectors.values()])
-        if found is not None and LOST in self.trees and max(divisors(found), default=0) > _LARGE:
-            found = None  # of so few steps others are made as well
+        if found is not None and max(divisors(found), default=0) > _LARGE:
+            found = None  # it makes few steps, which others make as well
         if found is None and row[0].target in (aten.slice.Tensor, aten.select.int):
             found = self._clipped(values, row)
         if found is None and all(isinstance(v, int) for v in values):
