@@ -8,7 +8,7 @@ import math
 import operator
 import sys
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,13 @@ __all__ = ["Watch", "stated", "watching"]
 _COMPARED = ("eq", "ne", "lt", "le", "gt", "ge")
 _PACKAGE = str(Path(__file__).resolve().parents[2])  # whose own comparisons check, and decide nothing
 _INTERPRETER = str(Path(_PACKAGE) / "fx" / "interpreter.py")
-_FEW = 16  # larger divisors leave too many remainders to try
+_FEW = 16  # larger divisors leave too many remainders to try: the least and the greatest of them
+_MANY = 4096
+
+
+def _further(size: int, divisor: int) -> Iterable[int]:
+    """How much more than a size leaves other remainders."""
+    return range(1, divisor) if divisor <= _FEW else (-size % divisor + d for d in (-1, 0, 1))
 
 
 class Watch:
@@ -62,7 +68,7 @@ class Watch:
         """Values to try of a symbol that was ``value``, where ``factor * value + offset`` is a size."""
         size = factor * value + offset
         wanted = {c + d for s, c in self.compared if s == size for d in (-1, 0, 1)}
-        wanted |= {size + d for s, c in self.divided if s == size for d in range(1, c)}
+        wanted |= {size + d for s, c in self.divided if s == size for d in _further(size, c)}
         return {(n - offset) // factor for n in wanted if n >= 0 and not (n - offset) % factor}
 
     def note(self, name: str, one: Any, other: Any, frame: Any) -> None:
@@ -156,7 +162,7 @@ class _Watched(int):
     def __mod__(self, other: Any) -> Any:
         origin, scale, _ = self.line or (int(self), 1, 0)
         period = math.ceil(other / abs(scale)) if type(other) is int and other > 1 and scale else 0
-        if 1 < period <= _FEW:
+        if 1 < period <= _MANY:
             self.watch.divided.add((origin, period))
         return _treed(self, int.__mod__(self, other), "%", (self, other))
 
