@@ -218,6 +218,7 @@ def check_dtypes(op: Any, device: Any) -> None:
 def check_halves(op: Any, given: Any, ours: Any, theirs: Any, dtype: Any) -> None:
     """Near torch's values, or else no farther than these from what single precision makes of the sample: which
     partial sums torch rounds to 16 bits is the processor's affair."""
+    assert ours.shape == theirs.shape
     relative, absolute = HALVES[dtype]
     if np.allclose(ours, theirs, relative, absolute, equal_nan=True):
         return
