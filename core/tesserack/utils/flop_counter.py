@@ -243,7 +243,8 @@ def _observe(call: Any, *args: Any) -> Any:
         return call.redispatch(*args)
     counter = _counters[-1]
     packet = _packet(call.op, args)
-    formula, rule = counter._formula(packet), _RULES.get(call.op.partition(".")[0])
+    formula: Any = counter._formula(packet)
+    rule: Any = _RULES.get(call.op.partition(".")[0])
     if formula is None and rule is None:
         return call.redispatch(*args)
     counter._quiet += 1
@@ -252,5 +253,5 @@ def _observe(call: Any, *args: Any) -> Any:
     finally:
         counter._quiet -= 1
     if counter._quiet == 0:
-        counter._count(packet, rule(args, result) if formula is None and rule else formula(*args, out_val=result))
+        counter._count(packet, formula(*args, out_val=result) if formula else rule(args, result))
     return result

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-__all__ = ["Expression", "SymInt", "number", "operation", "shifted", "size", "symbol_text"]
+__all__ = ["WHOLE", "Expression", "SymInt", "number", "operation", "shifted", "size", "symbol_text"]
+
+
+# What makes whole numbers of others.
+WHOLE: dict[str, Callable[[Any], int]] = {
+    "trunc": math.trunc, "round": round, "floor": math.floor, "ceil": math.ceil,
+}  # fmt: skip
 
 
 class SymInt(int):

@@ -6,11 +6,10 @@ A trace keeps how Python made each number of sizes, by the number: what an opera
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from tesserack.fx.export._expression import Expression, number, operation
+from tesserack.fx.export._expression import WHOLE, Expression, number, operation
 
 __all__ = ["LOST", "Trees", "bound_trees", "recorded"]
 
@@ -20,13 +19,7 @@ Trees: TypeAlias = "Mapping[tuple[bool, Any], Sequence[Tree]]"  # by the number,
 
 LOST = (False, None)  # what Python made a plain number of, by int(): what is made of that is not seen
 _MOST = 16  # readings of one tree, whose sizes may each be one of several that were the same number
-_UNARY: dict[str, Callable[[Any], Any]] = {
-    "trunc": math.trunc,
-    "round": round,
-    "floor": math.floor,
-    "ceil": math.ceil,
-    "abs": abs,
-}
+_UNARY: dict[str, Callable[[Any], Any]] = {**WHOLE, "abs": abs}
 
 
 def recorded(values: Sequence[Any], trees: Trees, bases: Sequence[Expression]) -> Expression | None:

@@ -7,18 +7,13 @@ every remainder, once it has found one (``divisors``).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
-from tesserack.fx.export._expression import Expression, number, operation, shifted
+from tesserack.fx.export._expression import WHOLE, Expression, number, operation, shifted
 
 __all__ = ["divisors", "in_steps", "rounded"]
 
 _GREATEST = 64  # number that sizes are divided by
-
-_WHOLE: dict[str, Callable[[Any], int]] = {
-    "trunc": math.trunc, "round": round, "floor": math.floor, "ceil": math.ceil,
-}  # fmt: skip
 
 
 def divisors(expression: Expression) -> set[int]:
@@ -31,7 +26,7 @@ def divisors(expression: Expression) -> set[int]:
         if expression.how[0] in ("//", "%") and expression.how[2].how[0] == "number"
         else set()
     )
-    if expression.how[0] in _WHOLE:
+    if expression.how[0] in WHOLE:
         found.add(5)
     if expression.how[0] in ("min", "max"):
         found.add(0)
@@ -95,7 +90,7 @@ def rounded(values: tuple[int, ...], bases: Sequence[Expression]) -> Expression 
     for base in bases:
         if not isinstance(base.values[0], float):
             continue
-        for name, function in _WHOLE.items():
+        for name, function in WHOLE.items():
             try:
                 made = [function(x) for x in base.values]
             except (OverflowError, ValueError):
