@@ -18,8 +18,13 @@ constexpr int kPhiloxLanes = 4;
 #else
 constexpr int kPhiloxLanes = 2;
 #endif
-constexpr int kPhiloxGroups = 4;                              // vectors in flight, to cover the multiplier's latency
-constexpr int kPhiloxTile = 4 * kPhiloxLanes * kPhiloxGroups; // words
+// Vectors in flight, to cover the multiplier's latency: as many as the registers hold.
+#if defined(__AVX512F__)
+constexpr int kPhiloxGroups = 4;
+#else
+constexpr int kPhiloxGroups = 2;
+#endif
+constexpr int kPhiloxTile = 4 * kPhiloxLanes * kPhiloxGroups;                 // words
 typedef uint64_t PhiloxVector __attribute__((vector_size(8 * kPhiloxLanes))); // one 32-bit word in each low half
 
 // Products of the low halves; a plain 64-bit multiply would not be recognised as this one instruction.
@@ -48,13 +53,13 @@ struct PhiloxBlocks {
       c2[g] = c3[g] = PhiloxVector{};
     }
     const PhiloxVector m0 = PhiloxVector{} + 0xD2511F53u, m1 = PhiloxVector{} + 0xCD9E8D57u;
-    uint32_t k0 = static_cast<uint32_t>(key), k1 = static_cast<uint32_t>(key >> 32);
+    PhiloxVector k0 = PhiloxVector{} + key, k1 = PhiloxVector{} + (key >> 32);
     for (int round = 0; round < 10; ++round, k0 += 0x9E3779B9u, k1 += 0xBB67AE85u) {
 #pragma GCC unroll 4
       for (int g = 0; g < kPhiloxGroups; ++g) {
         const PhiloxVector p0 = philox_multiply(c0[g], m0), p1 = philox_multiply(c2[g], m1);
-        c0[g] = (p1 >> 32) ^ c1[g] ^ k0;
-        c2[g] = (p0 >> 32) ^ c3[g] ^ k1;
+        c0[g] = (p1 >> 32) ^ (c1[g] ^ k0);
+        c2[g] = (p0 >> 32) ^ (c3[g] ^ k1);
         c1[g] = p1;
         c3[g] = p0;
       }

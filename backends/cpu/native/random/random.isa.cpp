@@ -115,6 +115,15 @@ inline float first_turn_cos(float x) {
   return cos_f32(x);
 #endif
 }
+// Two loops, since of one the processor holds too few turns at once to hide how long each takes.
+inline void normals(const uint32_t* __restrict first, const uint32_t* __restrict second, float* __restrict out,
+                    int64_t n) {
+  const auto leading = [](uint32_t word) { return static_cast<float>(static_cast<int32_t>(word >> 8)) * 0x1p-24f; };
+  for (int64_t i = 0; i < n; ++i) out[i] = -2.0f * log_normal(1.0f - leading(first[i]), 0, 0.0f);
+  for (int64_t i = 0; i < n; ++i)
+    out[i] = std::sqrt(out[i]) * first_turn_cos(2.0f * std::numbers::pi_v<float> * leading(second[i]));
+}
+// Of at most kTile words.
 inline void normals(const uint32_t* words, float* out, int64_t n) {
 #ifdef TESSERACK_CPU_EXP_AVX512
   const __m512i even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
@@ -129,12 +138,9 @@ inline void normals(const uint32_t* words, float* out, int64_t n) {
     _mm512_mask_storeu_ps(out + i, left >= 32 ? 0xffff : static_cast<__mmask16>((1u << (n - i)) - 1), z);
   }
 #else
-  for (int64_t i = 0; i < n; ++i) {
-    const float u1 = static_cast<float>(static_cast<int32_t>(words[2 * i] >> 8)) * 0x1p-24f;
-    const float u2 = static_cast<float>(static_cast<int32_t>(words[2 * i + 1] >> 8)) * 0x1p-24f;
-    const float radius = std::sqrt(-2.0f * log_normal(1.0f - u1, 0, 0.0f));
-    out[i] = radius * first_turn_cos(2.0f * std::numbers::pi_v<float> * u2);
-  }
+  alignas(64) uint32_t first[kTile / 2], second[kTile / 2];
+  for (int64_t i = 0; i < n; ++i) first[i] = words[2 * i], second[i] = words[2 * i + 1];
+  normals(first, second, out, n);
 #endif
 }
 template <class T> void normals_from_words(const uint32_t* words, T* out, int64_t n) {
@@ -150,11 +156,11 @@ template <> void normals_from_words<double>(const uint32_t* words, double* out, 
   }
 }
 
-#ifdef TESSERACK_CPU_EXP_AVX512
-// Straight from the blocks: two normals of each lie side by side in a register of first words and one of second.
-// Returns how many of n it made, beginning with `first`, which begins a block.
+// Straight from the blocks, without putting words in order: two normals of each lie side by side in a register of first
+// words and one of second. Returns how many of n it made, beginning with `first`, which begins a block.
 int64_t normals_from_blocks(uint64_t key, uint64_t first, float* out, int64_t n) {
   constexpr int64_t step = kPhiloxTile / 2;
+#ifdef TESSERACK_CPU_EXP_AVX512
   constexpr __mmask16 odd = 0xaaaa;
   int64_t i = 0;
   for (; i + step <= n; i += step) {
@@ -167,13 +173,30 @@ int64_t normals_from_blocks(uint64_t key, uint64_t first, float* out, int64_t n)
     }
   }
   return i;
-}
+#else
+  alignas(64) uint32_t words[2][kTile / 2];
+  const auto put = [](uint32_t* to, PhiloxVector low, PhiloxVector high) {
+    const PhiloxVector beside = (low & 0xFFFFFFFFu) | high << 32;
+    std::memcpy(to, &beside, sizeof beside);
+  };
+  int64_t made = 0;
+  while (made + step <= n) {
+    int64_t i = 0;
+    for (const int64_t end = std::min(kTile / 2, n - made); i + step <= end; i += step) {
+      const PhiloxBlocks c(key, first / 4 + static_cast<uint64_t>((made + i) / 2));
+      for (int64_t g = 0, at = i; g < kPhiloxGroups; ++g, at += 2 * kPhiloxLanes)
+        put(words[0] + at, c.c0[g], c.c2[g]), put(words[1] + at, c.c1[g], c.c3[g]);
+    }
+    normals(words[0], words[1], out + made, i);
+    made += i;
+  }
+  return made;
 #endif
+}
 
 void randn_fill(const Call& call) {
   switch_float("randn_fill", call.in(0).dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
-#ifdef TESSERACK_CPU_EXP_AVX512
     if constexpr (std::is_same_v<T, float>) {
       const uint64_t key = static_cast<uint64_t>(call.param(0).as_int());
       const uint64_t first = static_cast<uint64_t>(call.param(1).as_int());
@@ -190,7 +213,6 @@ void randn_fill(const Call& call) {
         }
       });
     }
-#endif
     fill_from_words<T>(call, std::is_same_v<T, double> ? 4 : 2, normals_from_words<T>);
   });
 }
