@@ -40,3 +40,18 @@ def test_coordinates_that_are_none(mode: str, padding: str, device: ts.device) -
     grid = ts.tensor([[[[g, 0.0] for g in odd * 7]]], device=device)
     out = F.grid_sample(image, grid, mode=mode, padding_mode=padding, align_corners=False)
     assert out.shape == (1, 1, 1, 42) and out.flatten()[5::6].cpu().tolist() == pytest.approx([1.0] * 7)
+
+
+@pytest.mark.parametrize("width", [1, 2, 5])
+def test_neighbours_of_no_weight_are_not_read(device: ts.device, width: int) -> None:
+    """At the edges one element of a row counts; what lies beside it may be no number."""
+    image = ts.zeros(1, 3, 2, width, device=device)
+    image[..., 0] = 1.0
+    if width > 1:
+        image[:, 1, :, 1:], image[:, 2, :, 1:] = float("nan"), float("inf")
+    left = (1 / width - 1) - 1 / width  # halfway between the border and the first element
+    grid = ts.tensor([[left, 0.0]] * 300, device=device).reshape(1, 1, 300, 2)
+    out = F.grid_sample(image, grid, align_corners=False)
+    assert out.flatten().tolist() == pytest.approx([0.5] * 900)
+    flipped = F.grid_sample(image.flip(-1), -grid, align_corners=False)
+    assert flipped.flatten().tolist() == pytest.approx([0.5] * 900)
