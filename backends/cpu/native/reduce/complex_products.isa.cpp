@@ -1,8 +1,11 @@
 // Products of complex numbers, which come as pairs of real ones: of all along a dim, and running ones.
 #include "dtype_switch.h"
+#include "math/math_f64.h"
 #include "threads.h"
 
 #include <algorithm>
+#include <cstring>
+#include <type_traits>
 
 namespace tesserack::cpu {
 inline namespace TESSERACK_VARIANT {
@@ -33,15 +36,55 @@ template <class T> inline void multiply(T& re, T& im, T by_re, T by_im) {
   re = next;
 }
 
+// Registers of real and of imaginary parts, from the pairs in two: of each half of 16 bytes of both.
+#if defined(__AVX512F__)
+constexpr int kBytes = 64;
+#elif defined(__AVX2__)
+constexpr int kBytes = 32;
+#else
+constexpr int kBytes = 16;
+#endif
+template <class T> struct Parts {
+  static constexpr int64_t kLanes = kBytes / int64_t{sizeof(T)};
+  typedef T Register __attribute__((vector_size(kBytes)));
+  typedef std::conditional_t<sizeof(T) == 4, int32_t, int64_t> Index __attribute__((vector_size(kBytes)));
+  Register re, im;
+
+  TS_INLINE explicit Parts(const T* pairs) {
+    constexpr int64_t each = 16 / int64_t{sizeof(T)};
+    Register first, second;
+    std::memcpy(&first, pairs, sizeof first), std::memcpy(&second, pairs + kLanes, sizeof second);
+    Index even;
+    for (int64_t k = 0; k < kLanes; ++k) {
+      const int64_t half = k / each * each, within = 2 * (k % each);
+      even[k] = half + (within < each ? within : within - each + kLanes);
+    }
+    re = __builtin_shuffle(first, second, even), im = __builtin_shuffle(first, second, even + 1);
+  }
+};
+
 // The product of n numbers that lie in one run: some registers of products side by side, since each waits for the one
 // before it.
 template <class T> void product_of_run(const T* from, int64_t n, T* to) {
-  constexpr int64_t kTogether = 256 / int64_t{sizeof(T)};
+  constexpr int64_t kRegisters = 4, kLanes = Parts<T>::kLanes, kTogether = kRegisters * kLanes;
   T re[kTogether], im[kTogether];
-  std::fill_n(re, kTogether, T{1}), std::fill_n(im, kTogether, T{0});
   const int64_t whole = n / kTogether * kTogether;
-  for (int64_t i = 0; i < whole; i += kTogether)
-    for (int64_t k = 0; k < kTogether; ++k) multiply(re[k], im[k], from[2 * (i + k)], from[2 * (i + k) + 1]);
+  if (whole > 0) {
+    Parts<T> all[kRegisters] = {Parts<T>(from), Parts<T>(from + 2 * kLanes), Parts<T>(from + 4 * kLanes),
+                                Parts<T>(from + 6 * kLanes)};
+    for (int64_t i = kTogether; i < whole; i += kTogether)
+#pragma GCC unroll 4
+      for (int64_t k = 0; k < kRegisters; ++k) {
+        const Parts<T> by(from + 2 * (i + k * kLanes));
+        const auto next = all[k].re * by.re - all[k].im * by.im;
+        all[k].im = all[k].re * by.im + all[k].im * by.re;
+        all[k].re = next;
+      }
+    for (int64_t k = 0; k < kRegisters; ++k) {
+      std::memcpy(re + k * kLanes, &all[k].re, sizeof all[k].re);
+      std::memcpy(im + k * kLanes, &all[k].im, sizeof all[k].im);
+    }
+  }
   // What had no factor takes no part: 1 times an infinity is no number.
   int64_t count = whole > 0 ? kTogether : 0;
   for (int64_t i = whole; i < n; ++i) {
