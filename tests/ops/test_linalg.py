@@ -322,6 +322,58 @@ def test_one_that_is_no_number_leaves_the_others(device: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("n", [1, 2, 3, 8, 16, 17])
+def test_lu_of_many(device: str, n: int, dtype: str) -> None:
+    for count in (8, 37):
+        a = awkward(count, n, n, dtype)
+        a[6] = ts.eye(n).flip(0)  # all rows are exchanged
+        b = ts.randn(count, n, 3, dtype=a.dtype)
+        lu, pivots, info = ts.linalg.lu_factor_ex(a.to(device))
+        rows, lower, upper = (t.cpu().numpy().astype(np.float64) for t in ts.lu_unpack(lu, pivots))
+        exact = a.numpy().astype(np.float64)
+        size = np.abs(exact).max((1, 2), keepdims=True)
+        assert (np.abs(rows @ lower @ upper - exact) <= LIMITS[dtype] * n * size).all()
+        assert np.abs(lower).max() <= 1
+        singular = {1, 2, 3}
+        assert {i for i in range(count) if info.tolist()[i] != 0} == singular
+        assert info[1].item() == 1 and info[2].item() == 1
+        for i in range(1, 6):  # as alone, where LAPACK says the pivot that is zero
+            _, its_pivots, its_info = ts.linalg.lu_factor_ex(a[i].to(device))
+            assert its_info.item() == info[i].item() and its_pivots.tolist() == pivots[i].tolist()
+        right = [i for i in range(count) if i not in singular and i not in (4, 5)]
+        x = ts.linalg.solve(a[right].to(device), b[right].to(device)).cpu().numpy().astype(np.float64)
+        left = exact[right] @ x - b[right].numpy()
+        assert (np.abs(left) <= 20 * LIMITS[dtype] * n * size[right] * np.abs(x).max((1, 2), keepdims=True)).all()
+        assert np.allclose(ts.linalg.det(a.to(device)).cpu().numpy()[right], np.linalg.det(exact[right]), rtol=1e-3)
+
+
+def test_one_that_is_no_number_leaves_the_others_lu(device: str) -> None:
+    a = ts.randn(20, 4, 4)
+    a[2, 1, 1], a[3, 0, 2], a[4, 3, 3] = float("nan"), float("inf"), float("nan")
+    lu, _, info = ts.linalg.lu_factor_ex(a.to(device))
+    bad = (~lu.isfinite()).any(2).any(1).cpu()
+    assert bad[[2, 3, 4]].all() and not bad[[0, 1, *range(5, 20)]].any() and not info[[0, 1, *range(5, 20)]].any()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "complex64"])
+@pytest.mark.parametrize("m, n", [(40, 5), (90, 60), (400, 130), (300, 200), (6, 4)])
+def test_least_squares_of_tall_matrices(device: str, m: int, n: int, dtype: str) -> None:
+    """By ordered columns, of full and of lower rank, and where squares leave the range of numbers."""
+    a, b = (ts.randn(m, k, dtype=getattr(ts, dtype)) for k in (n, 2))
+    limit = 1e-10 if dtype == "float64" else 1e-3
+    for scale in (1.0, 1e30, 1e-30):
+        found = ts.linalg.lstsq((a * scale).to(device), b.to(device), driver="gelsy")
+        expected = np.linalg.lstsq(a.numpy().astype(complex), b.numpy().astype(complex), rcond=None)[0] / scale
+        assert found.rank.item() == n
+        assert np.abs(found.solution.cpu().numpy() - expected).max() <= limit * np.abs(expected).max()
+    a[:, -1] = a[:, 0] * 2
+    found = ts.linalg.lstsq(a.to(device), b.to(device), rcond=1e-5, driver="gelsy")
+    assert found.rank.item() == n - 1
+    expected = np.linalg.lstsq(a.numpy().astype(complex), b.numpy().astype(complex), rcond=1e-5)[0]
+    assert np.abs(found.solution.cpu().numpy() - expected).max() <= limit * np.abs(expected).max()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("upper", [False, True])
 def test_solving_with_many_factors(device: str, upper: bool, dtype: str) -> None:
     for n in (1, 2, 7, 16, 17):

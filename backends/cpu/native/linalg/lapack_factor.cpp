@@ -15,6 +15,15 @@ TS_ISA_FUNCTION(void, cholesky_solve_small_f32,
 TS_ISA_FUNCTION(void, cholesky_solve_small_f64,
                 (double* x, const double* a, int64_t count, int64_t n, int64_t cols, bool upper));
 
+// Of as many square ones as small; one with a pivot that is zero or no number stays as it is, and is noted
+// (linalg/lu_small.isa.cpp). x (n, cols) becomes that of A x = x.
+TS_ISA_FUNCTION(void, lu_small_f32, (float* a, int32_t* pivots, int64_t count, int64_t n, bool* failed));
+TS_ISA_FUNCTION(void, lu_small_f64, (double* a, int32_t* pivots, int64_t count, int64_t n, bool* failed));
+TS_ISA_FUNCTION(void, lu_solve_small_f32,
+                (float* x, const float* a, const int32_t* pivots, int64_t count, int64_t n, int64_t cols));
+TS_ISA_FUNCTION(void, lu_solve_small_f64,
+                (double* x, const double* a, const int32_t* pivots, int64_t count, int64_t n, int64_t cols));
+
 } // namespace tesserack::cpu
 
 namespace tesserack::cpu::lapack {
@@ -22,6 +31,7 @@ namespace {
 
 constexpr lapack_int kSmall = 16; // matrices of which many are factored and solved at once
 constexpr int64_t kMany = 8;
+constexpr int64_t kAtOnce = 256; // of which it is noted who failed
 
 double cube(lapack_int n) { return static_cast<double>(n) * n * n; }
 
@@ -43,11 +53,26 @@ template <class T> void lu(const Call& call) {
   const Matrices<T> a(call, call.out(0));
   const lapack_int m = a.rows(), n = a.cols(), k = std::min(m, n);
   const Blocks<int32_t> pivots(call, call.out(1), a.count(), k), info(call, call.out(2), a.count(), 1);
+  const auto factor = [&](int64_t i) {
+    const lapack_int stopped = Routines<T>::getrf(LAPACK_COL_MAJOR, m, n, a[i], a.leading(), pivots[i]);
+    *info[i] = zero_pivot(stopped, a[i], a.leading());
+  };
   for_batch(a.count(), 0.7 * k * k * std::max(m, n), [&](int64_t first, int64_t last) {
-    for (int64_t i = first; i < last; ++i) {
-      const lapack_int stopped = Routines<T>::getrf(LAPACK_COL_MAJOR, m, n, a[i], a.leading(), pivots[i]);
-      *info[i] = zero_pivot(stopped, a[i], a.leading());
+    if constexpr (!is_complex<T>) {
+      if (m == n && n <= kSmall && last - first >= kMany) {
+        bool failed[kAtOnce];
+        for (int64_t i = first; i < last; i += kAtOnce) {
+          const int64_t count = std::min(kAtOnce, last - i);
+          if constexpr (std::is_same_v<T, float>)
+            pick_lu_small_f32()(a[i], pivots[i], count, n, failed);
+          else
+            pick_lu_small_f64()(a[i], pivots[i], count, n, failed);
+          for (int64_t j = 0; j < count; ++j) failed[j] ? factor(i + j) : void(*info[i + j] = 0);
+        }
+        return;
+      }
     }
+    for (int64_t i = first; i < last; ++i) factor(i);
   });
 }
 
@@ -93,6 +118,11 @@ template <class T> void lu_solve(const Call& call) {
   const CBLAS_TRANSPOSE turn = op == 0 ? CblasNoTrans : op == 1 ? CblasTrans : CblasConjTrans;
   for (int64_t i = 0; i < a.count(); ++i) check_pivots(call, pivots[i], n, 1);
   for_batch(a.count(), 2.0 * n * n * x.cols(), [&](int64_t first, int64_t last) {
+    const bool small = op == 0 && n <= kSmall && last - first >= kMany;
+    if constexpr (std::is_same_v<T, float>)
+      if (small) return pick_lu_solve_small_f32()(x[first], a[first], pivots[first], last - first, n, x.cols());
+    if constexpr (std::is_same_v<T, double>)
+      if (small) return pick_lu_solve_small_f64()(x[first], a[first], pivots[first], last - first, n, x.cols());
     for (int64_t i = first; i < last; ++i) {
       if (op == 0 && x.cols() == n && n >= kInvertedFrom && is_identity(x[i], n, x.leading()))
         invert_by_lu(x[i], x.leading(), a[i], a.leading(), pivots[i], n);
@@ -136,7 +166,6 @@ template <class T> void cholesky(const Call& call) {
   };
   for_batch(a.count(), cube(n) / 3, [&](int64_t first, int64_t last) {
     if constexpr (!is_complex<T>) {
-      constexpr int64_t kAtOnce = 256;
       if (n <= kSmall && last - first >= kMany) {
         bool failed[kAtOnce];
         for (int64_t i = first; i < last; i += kAtOnce) {

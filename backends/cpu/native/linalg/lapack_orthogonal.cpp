@@ -159,6 +159,8 @@ public:
     if (driver == kGelsy) {
       pivots_.resize(static_cast<size_t>(n));
       reals_.resize(is_complex<T> ? 2 * static_cast<size_t>(n) : 0);
+      // Of less tall ones the columns are ordered as quickly.
+      if (n >= 4 && m >= n + n / 2) scales_.resize(static_cast<size_t>(n));
     } else if (driver == kGelss) {
       reals_.resize(is_complex<T> ? 5 * least : 0);
     }
@@ -168,10 +170,11 @@ public:
     using R = Routines<T>;
     constexpr int kLayout = LAPACK_COL_MAJOR;
     std::fill(pivots_.begin(), pivots_.end(), 0);
+    const lapack_int rows = length >= 0 && !scales_.empty() && reduce(a, b) ? n_ : m_;
     if (driver_ == kGels) return R::gels(kLayout, 'N', m_, n_, right_, a, lda_, b, ldb_, work, length);
     if constexpr (is_complex<T>) {
       if (driver_ == kGelsy)
-        return R::gelsy(kLayout, m_, n_, right_, a, lda_, b, ldb_, pivots_.data(), rcond_, rank, work, length,
+        return R::gelsy(kLayout, rows, n_, right_, a, lda_, b, ldb_, pivots_.data(), rcond_, rank, work, length,
                         reals_.data());
       if (driver_ == kGelss)
         return R::gelss(kLayout, m_, n_, right_, a, lda_, b, ldb_, s, rcond_, rank, work, length, reals_.data());
@@ -180,7 +183,7 @@ public:
                       integers_.data());
     } else {
       if (driver_ == kGelsy)
-        return R::gelsy(kLayout, m_, n_, right_, a, lda_, b, ldb_, pivots_.data(), rcond_, rank, work, length);
+        return R::gelsy(kLayout, rows, n_, right_, a, lda_, b, ldb_, pivots_.data(), rcond_, rank, work, length);
       if (driver_ == kGelss) return R::gelss(kLayout, m_, n_, right_, a, lda_, b, ldb_, s, rcond_, rank, work, length);
       ask_small(a, b, s, rank, work);
       return R::gelsd(kLayout, m_, n_, right_, a, lda_, b, ldb_, s, rcond_, rank, work, length, integers_.data());
@@ -188,6 +191,40 @@ public:
   }
 
 private:
+  // Whether no number is so large or small that norms of columns leave the range of numbers, and none is none.
+  bool ordinary(const T* a) const {
+    Real<T> largest = 0, sum = 0;
+    for (int64_t e = 0, end = int64_t{lda_} * n_; e < end; ++e) {
+      const Real<T> value = std::abs(a[e]);
+      largest = std::max(largest, value), sum += value;
+    }
+    constexpr Real<T> range = sizeof(Real<T>) == 4 ? Real<T>(1e15) : Real<T>(1e150);
+    return sum <= range && largest >= 1 / range; // a sum that is no number is not
+  }
+
+  // Of a tall matrix a = QR: R in place of a, Q^H b in place of b, both by products of blocks. gelsy, which orders
+  // columns one by one, then has R alone to do with. False, and both as they were, where that may lose numbers.
+  bool reduce(T* a, T* b) {
+    if (!ordinary(a)) return false;
+    const auto factor = [&](T* w, lapack_int length) {
+      return Routines<T>::geqrf(LAPACK_COL_MAJOR, m_, n_, a, lda_, scales_.data(), w, length);
+    };
+    if (n_ >= kBlocked) {
+      factor_in_blocks<T>(m_, n_, a, lda_, scales_.data(), blocks_);
+    } else {
+      Work<T> work(factor);
+      factor(work.data(), work.length());
+    }
+    const auto multiply = [&](T* w, lapack_int length) {
+      return Routines<T>::ormqr(LAPACK_COL_MAJOR, 'L', Routines<T>::kAdjoint, m_, right_, n_, a, lda_, scales_.data(),
+                                b, ldb_, w, length);
+    };
+    Work<T> work(multiply);
+    multiply(work.data(), work.length());
+    for (int64_t j = 0; j < n_; ++j) std::fill(a + j * lda_ + j + 1, a + j * lda_ + n_, T(0));
+    return true;
+  }
+
   // gelsd says the sizes of its other workspaces when asked for the first.
   void ask_small(T* a, T* b, Real<T>* s, lapack_int* rank, T* work) {
     if (!integers_.empty()) return;
@@ -206,6 +243,7 @@ private:
   Driver driver_;
   Real<T> rcond_;
   std::vector<lapack_int> pivots_, integers_;
+  std::vector<T> scales_, blocks_; // those of a preceding QR, if any
   std::vector<Real<T>> reals_;
 };
 
