@@ -112,3 +112,33 @@ def test_padding_of_empty_inputs(mode: str, device: ts.device) -> None:
     for shape in ((2, 0, 4), (2, 3, 0), (0, 4), (3, 0)):
         with pytest.raises(RuntimeError):
             F.pad(ts.ones(shape, device=device), (1, 1), mode)
+
+
+@pytest.mark.parametrize("dtype", [ts.float16, ts.bfloat16], ids=str)
+def test_sums_of_halves_are_rounded_once(dtype: ts.dtype, device: ts.device) -> None:
+    """Overlapping blocks, and means of windows of several sizes: as in float32, then rounded."""
+    columns = ts.randn(2, 27, 16, device=device).to(dtype)
+    assert F.fold(columns, (6, 6), 3).equal(F.fold(columns.float(), (6, 6), 3).to(dtype))
+    x = ts.randn(2, 3, 20, 19, device=device).to(dtype).requires_grad_()
+    wide = x.detach().float().requires_grad_()
+    for call in (
+        lambda t: F.unfold(t, 3),
+        lambda t: F.adaptive_avg_pool2d(t, (3, 7)),
+        lambda t: F.interpolate(t, scale_factor=3),
+        lambda t: F.interpolate(t, size=(31, 40), mode="nearest-exact"),
+        *(lambda t, m=mode: F.pad(t, (5, 4, 3, 6), mode=m) for mode in ("reflect", "replicate", "circular")),
+    ):
+        y, expected = call(x), call(wide)
+        grad = ts.randn(*y.shape, device=device).to(dtype)
+        (found,) = ts.autograd.grad(y, x, grad)
+        (exact,) = ts.autograd.grad(expected, wide, grad.float())
+        assert y.dtype is dtype and y.equal(expected.to(dtype)) and found.equal(exact.to(dtype))
+
+
+def test_sizes_of_other_dims_in_unpooling(device: ts.device) -> None:
+    x = ts.ones(1, 3, 1, 1, 1, device=device)
+    for given in ({"kernel_size": [1, 1]}, {"kernel_size": 1, "stride": [1]}, {"kernel_size": 1, "padding": [0] * 4}):
+        with pytest.raises(RuntimeError, match=r"max_unpool3d: expected .* to be one number or 3"):
+            F.max_unpool3d(x, ts.zeros_like(x).long(), **given)
+    with pytest.raises(RuntimeError, match="input of 4 or 5 dims"):
+        F.max_unpool3d(x[0, 0], ts.zeros(1, 1, 1, device=device).long(), 1)

@@ -473,6 +473,11 @@ def _max_unpool(
 ) -> Tensor:
     kernel, pad = to_tuple(kernel_size, n), to_tuple(padding, n)
     step = kernel if stride is None else to_tuple(stride, n)
+    for name, given in (("kernel_size", kernel), ("stride", step), ("padding", pad)):
+        if len(given) != n:
+            raise RuntimeError(f"max_unpool{n}d: expected {name} to be one number or {n}, got {given}")
+    if input.ndim not in (n + 1, n + 2):
+        raise RuntimeError(f"max_unpool{n}d: expected an input of {n + 1} or {n + 2} dims, got {tuple(input.shape)}")
     default = [(i - 1) * s + k - 2 * p for i, s, k, p in zip(input.shape[-n:], step, kernel, pad, strict=True)]
     if output_size is not None and len(output_size) not in (n, n + 2):
         raise ValueError(f"max_unpool{n}d: expected output_size of {n} or {n + 2} elements, got {len(output_size)}")

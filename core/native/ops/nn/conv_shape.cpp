@@ -129,8 +129,9 @@ Tensor sum_windows(const Tensor& windows, const ConvShape& s, IntSpan kernel, In
 }
 
 void sum_windows_into(const Tensor& out, const Tensor& windows, const ConvShape& s, IntSpan kernel) {
-  bool as_is = out.dtype() == windows.dtype() && std::ranges::all_of(s.padding, [](int64_t p) { return p == 0; });
-  Tensor padded = as_is ? out : empty_tensor(padded_sizes(out.sizes(), s), windows.dtype(), windows.device());
+  const DType wide = accumulate_type(windows); // halves are added up in float32
+  bool as_is = out.dtype() == wide && std::ranges::all_of(s.padding, [](int64_t p) { return p == 0; });
+  Tensor padded = as_is ? out : empty_tensor(padded_sizes(out.sizes(), s), wide, windows.device());
   raw_fill(padded, 0);
   Dims output(windows.sizes().last(kernel.size())), position(kernel.size(), 0);
   if (windows.numel()) {

@@ -1,4 +1,5 @@
 // Padding: constant, reflect, replicate, circular.
+#include "autograd/meta.h"
 #include "dispatch/op_handles.h"
 #include "ops/common/arguments.h"
 #include "ops/common/copy.h"
@@ -100,7 +101,8 @@ Tensor with_ends(const Tensor& x, const Pads& p, PadMode mode) {
 
 // One dimension at a time, as a selection of slices: its gradient adds up what was repeated.
 Tensor selected_pad(const Tensor& self, IntSpan pad, PadMode mode, const char* op) {
-  Tensor x = self;
+  const DType wide = requires_grad(self) ? accumulate_type(self) : self.dtype(); // gradients are sums of sums
+  Tensor x = wide == self.dtype() ? self : ops::to_dtype(self, wide);
   for (const Pads& p : parse(self, pad, op)) {
     if (p.left == 0 && p.right == 0) continue;
     int64_t n = x.sizes()[p.dim], total = padded_size(n, p, op, self.sizes(), pad);
@@ -121,7 +123,8 @@ Tensor selected_pad(const Tensor& self, IntSpan pad, PadMode mode, const char* o
     for (int64_t i = 0; i < total; ++i) from[static_cast<size_t>(i)] = source_of(i - p.left, first, n, mode);
     x = ops::index_select(x, p.dim, from_host(from, self.device()));
   }
-  return x.is(self) ? ops::clone(self) : as_laid_out(self, x);
+  if (x.is(self)) return ops::clone(self);
+  return as_laid_out(self, wide == self.dtype() ? x : ops::to_dtype(x, self.dtype()));
 }
 
 Tensor pad(const Tensor& input, IntSpan pad, const char* mode, std::optional<double> value) {

@@ -192,7 +192,11 @@ Tensor adaptive_avg_pool2d(const Tensor& self, IntSpan output_size) {
   if (output[0] == 1 && output[1] == 1) return plane_means(self);
   int64_t kernel[] = {h / output[0], w / output[1]};
   if (h % output[0] == 0 && w % output[1] == 0) return pool_layers_avg_op(self, IntSpan(kernel), IntSpan(kernel));
-  return as_laid_out(self, adaptive_along(adaptive_along(self, -2, output[0], false), -1, output[1], false));
+  // Means of means, rounded once.
+  const DType wide = accumulate_type(self);
+  const Tensor x = wide == self.dtype() ? self : ops::to_dtype(self, wide);
+  const Tensor means = adaptive_along(adaptive_along(x, -2, output[0], false), -1, output[1], false);
+  return as_laid_out(self, wide == self.dtype() ? means : ops::to_dtype(means, self.dtype()));
 }
 Tensor adaptive_avg_pool1d(const Tensor& self, IntSpan output_size) {
   TS_CHECK(output_size.size() == 1, "adaptive_avg_pool1d: expected output_size to be one number, got ", output_size);

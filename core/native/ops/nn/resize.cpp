@@ -253,7 +253,9 @@ Tensor interpolate(const Tensor& input, std::optional<IntSpan> size, std::span<c
   Dims out = output_sizes(plane, size, scales);
   bool weighted = smooth || m == ResizeMode::Area;
   bool bytes = weighted && input.dtype() == DType::UInt8;
-  DType wide = bytes ? DType::Float32 : weighted ? accumulate_type(input) : input.dtype();
+  // Of the nearest, gradients of halves are sums of sums.
+  bool sums = weighted || (requires_grad(input) && plane.size() > 1);
+  DType wide = bytes ? DType::Float32 : sums ? accumulate_type(input) : input.dtype();
   Tensor x = wide == input.dtype() ? input : ops::to_dtype(input, wide);
   // Channels that lie together move together.
   const bool channels_last = plane.size() == 2 && is_channels_last(input);
