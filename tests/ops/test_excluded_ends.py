@@ -56,6 +56,7 @@ def test_other_continuous_draws_are_finite(dtype: ts.dtype, device: ts.device) -
         assert math.isfinite(draws.amax().item())
     draws = ts.empty(FEW, dtype=dtype, device=device).cauchy_(0, 100)
     assert ts.isfinite(draws).all()
+    assert ts.empty(3, dtype=dtype, device=device).cauchy_(-math.inf, 1).tolist() == [-math.inf] * 3
 
 
 @pytest.mark.parametrize("dtype", [ts.uint8, ts.int8, ts.int16, ts.float16], ids=str)

@@ -131,6 +131,7 @@ void cauchy_rule(const Tensor& self, double, double sigma, Generator* g) {
 void cauchy_(const Tensor& self, double median, double sigma, Generator* g) {
   static const Op tan_op("tan");
   if (self.numel() == 0) return;
+  if (std::isinf(median)) return raw_fill(self, median);
   Tensor angle = ops::mul(ops::sub(uniforms_for(self, g), Scalar(0.5)), Scalar(M_PI));
   copy_finite(self, ops::add(ops::mul(tan_op(angle), Scalar(sigma)), Scalar(median)), -INFINITY);
 }
