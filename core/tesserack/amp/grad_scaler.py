@@ -56,10 +56,19 @@ class GradScaler:
                 "GradScaler: expected growth_factor above 1 and backoff_factor between 0 and 1, "
                 f"got {growth_factor} and {backoff_factor}"
             )
-        self._init_scale, self._scale = init_scale, float(init_scale)
+        self._init_scale, self._factor = init_scale, float(init_scale)
         self._growth_factor, self._backoff_factor = growth_factor, backoff_factor
         self._growth_interval, self._growth_tracker = growth_interval, 0
         self._per_optimizer: dict[int, dict[str, Any]] = {}
+
+    @property
+    def _scale(self) -> Tensor:
+        """The factor, as programs written for PyTorch look at it."""
+        return _native.tensor(self._factor)
+
+    @_scale.setter
+    def _scale(self, value: float | Tensor) -> None:
+        self._factor = float(value)
 
     def _state(self, optimizer: Any) -> dict[str, Any]:
         return self._per_optimizer.setdefault(id(optimizer), _fresh())
@@ -70,7 +79,7 @@ class GradScaler:
         if not self._enabled:
             return outputs
         if isinstance(outputs, Tensor):
-            return outputs * self._scale
+            return outputs * self._factor
         if isinstance(outputs, (list, tuple)):
             return type(outputs)(self.scale(value) for value in outputs)
         raise ValueError(f"scale: expected tensors, got {type(outputs).__name__}")
@@ -87,7 +96,7 @@ class GradScaler:
         if state["stage"] is not OptState.READY:
             done = "unscaled" if state["stage"] is OptState.UNSCALED else "stepped"
             raise RuntimeError(f"unscale_: this optimizer was {done} already since the last update()")
-        scale, none = (_native.tensor(x, dtype=_native.float32, device="cpu") for x in (1.0 / self._scale, 0.0))
+        scale, none = (_native.tensor(x, dtype=_native.float32, device="cpu") for x in (1.0 / self._factor, 0.0))
         found = self._unscale_grads_(optimizer, scale, none, False)
         state["found_inf"] = any(bool(flag) for flag in found.values())
         state["stage"] = OptState.UNSCALED
@@ -153,7 +162,7 @@ class GradScaler:
         if not unscaled:
             state["found_inf"] = self._found_inf(optimizer)
         given = getattr(optimizer, "grad_scale", None)
-        scale = _native.tensor(self._scale)
+        scale = _native.tensor(self._factor)
         optimizer.grad_scale = given if unscaled else scale if given is None else scale * given
         optimizer.found_inf = _native.tensor(float(bool(state["found_inf"])))
         try:
@@ -174,7 +183,7 @@ class GradScaler:
         if not self._enabled:
             return
         if new_scale is not None:
-            self._scale = float(new_scale)
+            self._factor = float(new_scale)
         else:
             self._adapt([state["found_inf"] for state in self._per_optimizer.values()])
         self._per_optimizer = {}
@@ -183,12 +192,12 @@ class GradScaler:
         if all(flag is None for flag in found):
             raise RuntimeError("update: no gradient was checked since the last update(); call step() before it")
         if any(found):
-            self._scale *= self._backoff_factor
+            self._factor *= self._backoff_factor
             self._growth_tracker = 0
             return
         self._growth_tracker += 1
         if self._growth_tracker == self._growth_interval:
-            self._scale *= self._growth_factor
+            self._factor *= self._growth_factor
             self._growth_tracker = 0
 
     def is_enabled(self) -> bool:
@@ -197,7 +206,7 @@ class GradScaler:
 
     def get_scale(self) -> float:
         """The factor; 1 if the scaler is off."""
-        return self._scale if self._enabled else 1.0
+        return self._factor if self._enabled else 1.0
 
     def get_growth_factor(self) -> float:
         """What the factor is multiplied by when it grows."""
@@ -228,7 +237,7 @@ class GradScaler:
         if not self._enabled:
             return {}
         return {
-            "scale": self._scale,
+            "scale": self._factor,
             "growth_factor": self._growth_factor,
             "backoff_factor": self._backoff_factor,
             "growth_interval": self._growth_interval,
@@ -241,7 +250,7 @@ class GradScaler:
             return
         if not state_dict:
             raise RuntimeError("load_state_dict: the state is empty: it was saved by a disabled scaler")
-        self._scale = float(state_dict["scale"])
+        self._factor = float(state_dict["scale"])
         self._growth_factor = state_dict["growth_factor"]
         self._backoff_factor = state_dict["backoff_factor"]
         self._growth_interval = state_dict["growth_interval"]
