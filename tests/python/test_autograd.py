@@ -463,6 +463,14 @@ def test_gradcheck_finds_wrong_gradients() -> None:
         assert gradcheck(Wrong.apply, x, fast_mode=fast, raise_exception=False) is False
     with pytest.raises(ValueError, match="at least one input"):
         gradcheck(ts.exp, ts.ones(2))
+
+    def shifted(t: ts.Tensor) -> ts.Tensor:  # within the tolerance of values, but no multiple
+        y = t.clone()
+        y.register_hook(lambda g: g + 1e-2)
+        return y
+
+    with pytest.raises(ts.autograd.GradcheckError, match="backward not multiplied by grad_output"):
+        gradcheck(shifted, x, atol=0.1)
     with pytest.warns(UserWarning, match="float64"):
         gradcheck(lambda t: t * 2, ts.ones(2, requires_grad=True), eps=1e-2)
 

@@ -428,3 +428,35 @@ def test_setup_context_is_given_arguments_that_were_left_out():
     x = ts.tensor([2.0], requires_grad=True)
     Power.apply(x).sum().backward()
     assert x.grad.tolist() == [12.0]
+
+
+class Named(ts.Tensor):
+    pass
+
+
+class _Handed(ts.autograd.Function):
+    """An input as it is, a view of it, and what is computed."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return x, x.view(-1), x * 2
+
+    @staticmethod
+    def backward(ctx, same, flat, twice):
+        return same + flat.view(same.shape) + twice * 2
+
+
+@pytest.mark.parametrize("wanted", [False, True])
+def test_results_of_functions_keep_the_class_of_inputs(wanted, device):
+    x = ts.ones(2, 3, device=device, requires_grad=wanted)
+    given = x.as_subclass(Named)
+    results = _Handed.apply(given)
+    assert [type(y) for y in results] == [Named] * 3 and results[0] is not given
+    assert results[0].data_ptr() == given.data_ptr()
+    assert all(y.requires_grad is wanted for y in results)
+    if wanted:
+        sum(y.sum() for y in results).backward()
+        assert x.grad.tolist() == [[4.0] * 3] * 2
+        with pytest.raises(RuntimeError, match="view"):
+            _Handed.apply(x.as_subclass(Named))[0].add_(1)
+    assert type(_Handed.apply(ts.nn.Parameter(x.detach()))[0]) is ts.Tensor

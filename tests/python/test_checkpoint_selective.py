@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import tesserack as ts
+from tesserack.aten.operators import namespace
 from tesserack.autograd import graph
 from tesserack.utils import checkpoint as checkpoints
 from tesserack.utils.checkpoint import (
@@ -317,3 +318,41 @@ def test_versions_are_counted_on(device: Any) -> None:
 def test_reentrant_checkpoints_warn_where_nothing_requires_gradients():
     with pytest.warns(UserWarning, match="None of the inputs have requires_grad"):
         checkpoint(lambda x: x * 2, ts.ones(2), use_reentrant=True)
+
+
+def test_operators_of_programs_are_kept(device: Any) -> None:
+    runs: list[int] = []
+
+    @ts.library.custom_op("selective_tests::sine", mutates_args=())
+    def sine(x: ts.Tensor) -> tuple[ts.Tensor, int]:
+        runs.append(1)
+        return x.sin(), 2
+
+    sine.register_autograd(
+        lambda ctx, grad, _: grad * ctx.saved_tensors[0].cos(),
+        setup_context=lambda ctx, inputs, output: ctx.save_for_backward(inputs[0]),
+    )
+    x, _ = inputs(device)
+    keep = functools.partial(create_selective_checkpoint_contexts, [namespace("selective_tests").sine.default])
+    y = checkpoint(lambda t: (sine(t)[0] * t.sin().exp()).sin(), x, use_reentrant=False, context_fn=keep)
+    (found,) = ts.autograd.grad(y.sum(), x)
+    assert len(runs) == 1
+    (expected,) = ts.autograd.grad((x.sin() * x.sin().exp()).sin().sum(), x)
+    assert ts.allclose(found, expected)
+
+
+def test_what_is_no_list_of_operators() -> None:
+    with pytest.raises(ValueError, match="to be an OpOverload but got: 2"):
+        create_selective_checkpoint_contexts([2])
+    with pytest.raises(ValueError, match="update the OpOverloadPacket to a specific OpOverload"):
+        create_selective_checkpoint_contexts([namespace("aten").sin])
+    with pytest.raises(TypeError, match="either a function or a list of ops"):
+        create_selective_checkpoint_contexts(2)  # type: ignore[arg-type]
+
+
+def test_inputs_that_zeros_cannot_be_made_for(device: Any) -> None:
+    x, y = inputs(device)
+    edge = graph.get_gradient_edge(y.clone())
+    assert ts.autograd.grad(x.sum(), (x, edge), allow_unused=True)[1] is None
+    with pytest.raises(RuntimeError, match="materialize_grads cannot be used when the given input is a GradientEdge"):
+        ts.autograd.grad(x.sum(), (x, edge), materialize_grads=True)

@@ -233,10 +233,11 @@ def test_saved_tensors_of_a_context_after_a_retained_backward() -> None:
 
 
 def test_increment_version_of_inference_tensors() -> None:
+    """They have none, which is no error."""
     with ts.inference_mode():
         x = ts.ones(2)
-    with pytest.raises(RuntimeError, match="inference"):
         increment_version(x)
+    increment_version(x)
 
 
 @pytest.mark.parametrize("tensor_exponent", [False, True])

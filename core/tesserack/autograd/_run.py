@@ -131,6 +131,8 @@ def grad(
             roots, _output_grads(roots, grad_outputs), keep, create_graph, wanted, allow_unused, False
         )
     if materialize_grads:
+        if any(result is None and _is_edge(place) for result, place in zip(results, inputs, strict=True)):
+            raise RuntimeError("materialize_grads cannot be used when the given input is a GradientEdge")
         from tesserack import zeros_like as zeros
 
         results = tuple(

@@ -90,6 +90,8 @@ def gradcheck(
         compare = _compare_direction if fast_mode else _compare_jacobians
         for index in range(len(outputs) if check_backward_ad else 0):
             compare(func, arguments, index, eps, atol, rtol, nondet_tol)
+        if check_backward_ad:
+            _check_proportional(func, arguments)
         if check_forward_ad:
             compare_tangents(func, arguments, len(outputs), eps, atol, rtol)
         if check_forward_ad and check_undefined_grad:
@@ -331,6 +333,16 @@ def _check_batched(func: Callable[..., Any], arguments: Sequence[Any], atol: flo
 
 
 # --- other properties ----------------------------------------------------------------------------------------------
+
+
+def _check_proportional(func: Callable[..., Any], arguments: Sequence[Any]) -> None:
+    """Where the gradients of all outputs are zero, those of the inputs are."""
+    from tesserack import zeros_like
+
+    outputs = differentiable_outputs(func, arguments)
+    found = grad(outputs, wanted_of(arguments), [zeros_like(y) for y in outputs], allow_unused=True)
+    if any(g is not None and any(value != 0 for value in numbers(g)) for g in found):
+        raise GradcheckError("backward not multiplied by grad_output")
 
 
 def _check_grad_dtypes(func: Callable[..., Any], arguments: Sequence[Any]) -> None:

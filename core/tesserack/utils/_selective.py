@@ -213,6 +213,9 @@ def _shown(name: str, args: Any) -> Any:
     from tesserack.aten.operators import namespace
 
     base, _, overload = name.partition(".")
+    space, _, own = base.rpartition("::")
+    if space:  # an operator of the program's
+        return getattr(getattr(namespace(space), own), overload or "default")
     aten: Any = namespace("aten")
     if base == "matmul" and all(isinstance(a, Tensor) for a in args[:2]):
         base = {(2, 2): "mm", (3, 3): "bmm"}.get((args[0].ndim, args[1].ndim), base)
@@ -253,6 +256,14 @@ def create_selective_checkpoint_contexts(
 
 def _from_list(chosen: list[Any]) -> Callable[..., Any]:
     """A policy that keeps the results of operators given as overloads, packets or functions."""
+    from tesserack.aten.operators import OpOverloadPacket
+
+    for op in chosen:
+        if isinstance(op, OpOverloadPacket):
+            raise ValueError(f"Expected op in `op_list` to be an OpOverload but got the packet {op}; please update the "
+                             f"OpOverloadPacket to a specific OpOverload, as {op}.{op.overloads()[0]}")  # fmt: skip
+        if not callable(op):
+            raise ValueError(f"Expected op in `op_list` to be an OpOverload but got: {op!r} of type {type(op)}")
     names = {getattr(op, "__name__", str(op)).partition(".")[0] for op in chosen}
 
     def policy(context: SelectiveCheckpointContext, op: Any, *args: Any) -> CheckpointPolicy:

@@ -5,6 +5,7 @@
 #include "dispatch/op_handles.h"
 #include "python/autograd/node_object.h"
 #include "python/autograd/saved_tensor_object.h"
+#include "python/calls/overrides.h"
 #include "python/cycles.h"
 #include "python/graph/traced_size.h"
 #include "python/tensor/tensor_object.h"
@@ -387,11 +388,23 @@ Tensor as_view_of_input(const Tensor& t) {
   return out;
 }
 
+// An input handed through, of a class that takes calls: what view_as makes of it, which is of that class again.
+PyRef handed_through(PyObject* o) {
+  GradMode off(false);
+  PyRef view = checked(PyObject_CallMethod(o, "view_as", "O", o));
+  return is_tensor(view.get()) ? view : PyRef::borrow(o);
+}
+
 // One tensor that forward returned, as the user gets it: with its history.
-PyRef finish_output(const Ref<FunctionNode>& node, PyObject* o, size_t k, bool is_input, bool record) {
+PyRef finish_output(const Ref<FunctionNode>& node, PyObject* given, size_t k, bool is_input, bool record) {
   ContextObject* c = as_context(node->context);
+  const bool dirty = listed(c->dirty, given), takes = takes_calls(given);
+  const bool chosen = !listed(c->non_differentiable, given);
+  PyRef held = takes && is_input && !dirty ? handed_through(given) : PyRef::borrow(given);
+  PyObject* const o = held.get();
+  is_input = is_input && o == given;
   const Tensor& t = tensor_of(o);
-  bool dirty = listed(c->dirty, o), differentiable = is_differentiable(t.dtype()) && !listed(c->non_differentiable, o);
+  const bool differentiable = chosen && is_differentiable(t.dtype());
   node->metas[k] = {Dims(t.sizes()), t.dtype(), t.device()};
   if (dirty && record && differentiable) {
     record_inplace(t, node, static_cast<uint32_t>(k));
@@ -401,7 +414,10 @@ PyRef finish_output(const Ref<FunctionNode>& node, PyObject* o, size_t k, bool i
     // An input handed through is another tensor; what forward made is history-free already.
     return is_input && !dirty ? PyRef::steal(wrap(detach(t))) : PyRef::borrow(o);
   }
-  Tensor out = is_input || t->base ? as_view_of_input(t) : requires_grad(t) ? detach(t) : t;
+  // Of such a class the tensor itself, since another would be a plain one.
+  const bool itself = takes && !is_input && (t->base || !requires_grad(t));
+  if (itself && t->base) t.impl()->flags |= TensorImpl::kViewNoGrad;
+  Tensor out = itself ? t : is_input || t->base ? as_view_of_input(t) : requires_grad(t) ? detach(t) : t;
   set_history(out, node, static_cast<uint32_t>(k));
   PyRef result = out.is(t) ? PyRef::borrow(o) : PyRef::steal(wrap(out));
   watch_all_for_cycles(); // the context may hold its own output, or what comes of it

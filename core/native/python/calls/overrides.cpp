@@ -86,6 +86,7 @@ PyObject* try_asking(PyObject* function, PyObject* const* args, size_t nargs, Py
 
 } // namespace
 
+bool takes_calls(PyObject* tensor) { return g_overrides_watched && !t_off && overrides(tensor); }
 int override_modes() { return t_modes; }
 
 PyObject* try_override(PyObject* function, PyObject* const* args, size_t nargs, PyObject* kwnames) {

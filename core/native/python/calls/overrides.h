@@ -15,7 +15,8 @@ PyObject* try_override_slot(const char* method, PyObject* a, PyObject* b, bool q
 // And for a method of tensors that is no operator.
 PyObject* try_override_method(const char* method, PyObject* self, PyObject* args, PyObject* kwargs);
 
-int override_modes(); // entered by this thread
+bool takes_calls(PyObject* tensor); // whether its class has a __torch_function__ that is in force
+int override_modes();               // entered by this thread
 
 void init_overrides(PyObject* module);
 
