@@ -54,6 +54,17 @@ def test_sums_of_sparse_integers_have_the_wider_dtype(device):
         assert result.dtype is ts.int16 and result.to_dense().tolist() == [wanted]
 
 
+@pytest.mark.parametrize("layout", [ts.sparse_coo, ts.sparse_csr])
+@pytest.mark.parametrize("dtype", [ts.uint8, ts.int16, ts.bool])
+def test_sums_along_dims_of_integers_do_not_wrap(device, layout, dtype):
+    x = ts.full((3, 400), 100, device=device).to(dtype).to_sparse(layout=layout)
+    for dim, wanted in ((1, [[40000]] * 3), ((0, 1), [[120000]])):
+        found = ts.sum(x, dim, keepdim=True)
+        found = found.to_dense() if found.layout is not ts.strided else found
+        assert found.dtype is ts.int64
+        assert found.tolist() == ([[n // 100 for n in row] for row in wanted] if dtype is ts.bool else wanted)
+
+
 def test_types_of_a_name_take_values_of_any_dtype(device):
     places, values = ts.tensor([[0, 1]], device=device), ts.tensor([1, 2], device=device)
     assert ts.sparse.DoubleTensor(places, values, (2,)).dtype is ts.int64

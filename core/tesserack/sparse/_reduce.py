@@ -43,10 +43,10 @@ def sum_all(self: Tensor, dtype: Any = None) -> Tensor:
 @kernel("sum.dim")
 def sum_dim(self: Tensor, dim: Any, keepdim: bool = False, dtype: Any = None) -> Tensor:
     dims = list(range(self.dim())) if dim is None or len(dim) == 0 else [_wrapped(d, self.dim()) for d in dim]
-    if self.layout is not COO:
-        return _sum_compressed(self, dims, keepdim, dtype)
     if dtype is None and not self.is_floating_point() and not self.is_complex():
         dtype = ts.int64
+    if self.layout is not COO:
+        return _sum_compressed(self, dims, keepdim, dtype)
     result = sparse_sum(self, dims, dtype)
     if keepdim:
         for d in sorted(dims):
