@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import inspect
 import linecache
 import operator
@@ -24,7 +25,7 @@ from tesserack.fx.graph_module import GraphModule
 from tesserack.fx.interpreter import Interpreter
 from tesserack.fx.node import Node, map_aggregate
 from tesserack.nn.modules.module import Module
-from tesserack.utils._pytree import tree_flatten, tree_unflatten
+from tesserack.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
 
 __all__ = [
     "ProxyTorchDispatchMode",
@@ -330,9 +331,12 @@ def make_fx(
 
     Operators are those that the dispatcher shows below autograd: gradients that ``f`` takes become part of the graph.
     Branches that Python took and numbers that it read are as they were for these arguments. With ``tracing_mode``
-    "fake" or "symbolic" nothing is computed, and what asks for values raises. ``decomposition_table`` gives functions
-    that operators are made of. The graph's placeholders are the leaves of the arguments of ``f``, in order; where these
-    are nested, the module takes them, and gives results, nested as ``f`` does.
+    "fake" or "symbolic" nothing is computed, and what asks for values raises. "symbolic" gives a graph for other sizes:
+    ``f`` runs at several, and what differs is told from the sizes of the arguments, from 2 on, and from whole numbers
+    among them; sizes that decide what ``f`` does, or that it does not take to differ, are held, with a warning that
+    names them. ``decomposition_table`` gives functions that operators are made of. The graph's placeholders are the
+    leaves of the arguments of ``f``, in order; where these are nested, the module takes them, and gives results, nested
+    as ``f`` does.
 
     >>> import tesserack as ts
     >>> graph = make_fx(lambda x: (x * 2).relu())(ts.ones(3))
@@ -340,35 +344,47 @@ def make_fx(
     ['x_1', 'aten.mul.Tensor', 'aten.relu.default', 'output']
     >>> graph(ts.tensor([-1.0, 4.0]))
     tensor([0., 8.])
+    >>> graph = make_fx(lambda x: x[: x.shape[0] // 2] * x.shape[0], tracing_mode="symbolic")(ts.ones(4))
+    >>> graph(ts.ones(6))
+    tensor([6., 6., 6.])
     """
     if tracing_mode not in ("real", "fake", "symbolic"):
         raise AssertionError(f"make_fx: expected tracing_mode to be 'real', 'fake' or 'symbolic', got {tracing_mode!r}")
 
     def traced(*args: Any) -> GraphModule:
         leaves, spec = tree_flatten(args)
+        if tracing_mode == "symbolic":  # by a layer above
+            several = importlib.import_module("tesserack.fx.export._several")
+            tracer = several.at_all_sizes(lambda leaves, mode: run(leaves, mode, spec), leaves)
+        else:
+            fake_mode = None if tracing_mode == "real" else _mode_of(leaves)
+            if fake_mode is not None:
+                leaves = [fake_mode.from_tensor(x) if isinstance(x, Tensor) else x for x in leaves]
+            tracer = run(leaves, fake_mode, spec)
+        return _make_graph_module(tracer.root, tracer.graph, getattr(f, "__name__", type(f).__name__))
+
+    def run(leaves: list[Any], fake_mode: FakeTensorMode | None, spec: TreeSpec) -> PythonKeyTracer:
         tracer = PythonKeyTracer()
-        fake_mode = None if tracing_mode == "real" else _mode_of(leaves)
-        if fake_mode is not None:
-            leaves = [fake_mode.from_tensor(x) if isinstance(x, Tensor) else x for x in leaves]
+        args = tree_unflatten(leaves, spec)
         parameters = _parameters(f, args)
         for name, leaf in zip(_names(parameters, args), leaves, strict=True):
             tracer.placeholder(name, leaf)
         mode = ProxyTorchDispatchMode(
             tracer,
-            tracing_mode,
+            "fake" if tracing_mode == "symbolic" else tracing_mode,
             pre_dispatch,
             _error_on_data_dependent_ops=_error_on_data_dependent_ops,
             decomposition_table=decomposition_table,
         )
         with fake_mode or contextlib.nullcontext(), mode:
-            results = f(*tree_unflatten(leaves, spec))
+            results = f(*args)
         annotation = getattr(f, "__annotations__", {}).get("return")
         if any(not child.is_leaf() for child in spec.children_specs):
             annotation = None  # of what is nested, not of the list that the graph returns
             results, out_spec = tree_flatten(results)
             tracer.graph.set_codegen(PyTreeCodeGen(PyTreeInfo(parameters, spec, out_spec)))
         tracer.finish(results, annotation)
-        return _make_graph_module(tracer.root, tracer.graph, getattr(f, "__name__", type(f).__name__))
+        return tracer
 
     return traced
 

@@ -287,6 +287,9 @@ class _Merged:
         values = [node.meta.get("val") for node in row]
         if isinstance(values[0], Tensor):
             self._tensor(row, values)
+        elif row[0].op == "placeholder" and isinstance(values[0], int) and len({*values}) > 1:  # a number that is given
+            text = self.names.get((*values,), f"s{len(self.symbols)}")
+            self.symbols.append(Expression(("node", row[0]), (*map(int, values),), text, atom=True))
         elif row[0].target is aten._local_scalar_dense.default:
             self._read(row[0], (*values,))
 

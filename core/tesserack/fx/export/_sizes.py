@@ -162,9 +162,20 @@ def _float(values: tuple[Any, ...], symbols: Sequence[Expression], near: Sequenc
         for factor in dict.fromkeys(v * x for v, x in rows if x):
             if all(x and v == factor / x for v, x in rows):
                 return Expression(("/", number(factor, len(sizes)), base), values, f"{factor}/{base.shown}")
-        found = _float_affine(rows, base)
+        found = _float_affine(rows, base) or _float_beside(rows, base)
         if found is not None:
             return found
+    return None
+
+
+def _float_beside(rows: Sequence[tuple[Any, Any]], base: Expression) -> Expression | None:
+    """``c / (x - 1)`` or ``c / (x + 1)``, as of deviations."""
+    for by in (-1, 1):
+        for factor in dict.fromkeys(round(v * (x + by)) for v, x in rows):
+            if factor and all(x + by and v == factor / (x + by) for v, x in rows):
+                divisor = shifted(base, by)
+                shown = f"{factor}/({divisor.text})"
+                return Expression(("/", number(factor, len(rows)), divisor), [v for v, _ in rows], shown)
     return None
 
 

@@ -45,9 +45,10 @@ class Watch:
 
     def shown(self, shape: Any) -> ts.Size:
         """Sizes that tell what is done with them."""
-        return ts.Size([self._size(n) for n in shape])
+        return ts.Size([self.size(n) for n in shape])
 
-    def _size(self, n: int) -> Any:
+    def size(self, n: int) -> Any:
+        """A size that tells what is done with it."""
         if n in self.unknown:
             return _derived(n, self, (n, 1, 0), (), ("size", n))
         made = _Watched.of(n, self)
