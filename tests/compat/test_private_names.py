@@ -444,6 +444,9 @@ try:
 except RuntimeError as error:
     assert "at least one tensor" in str(error)
 assert [x.tolist() for x in torch._foreach_pow(2.0, [torch.tensor([3.0, 1.0])])] == [[8.0, 2.0]]
+one = [torch.ones(1)] * 2
+assert [x.item() for x in torch._foreach_addcdiv(one, one, one, torch.tensor([1.0, 2.0]))] == [2.0, 3.0]
+assert [x.item() for x in torch._foreach_addcmul(one, one, one, torch.tensor([0.5, 2.0]))] == [1.5, 3.0]
 assert [x.item() for x in torch._foreach_pow(torch.tensor(0.5), [torch.tensor(2.0), torch.tensor(3)])] == [0.25, 0.125]
 x, mask, index = torch.arange(4.0), torch.tensor([True, False]), torch.tensor([1, 9])
 assert torch._unsafe_masked_index(x, mask, [index], -1.0).tolist() == [1.0, -1.0]

@@ -467,3 +467,11 @@ def test_sizes_may_be_numbers_of_numpy(make, shape, device):
     counted.load_state_dict(plain.state_dict())
     x = ts.randn(*shape, device=device)
     assert ts.equal(plain(x), counted(x))
+
+
+@pytest.mark.parametrize("layer", [nn.ChannelShuffle(2), nn.PixelShuffle(2), nn.PixelUnshuffle(2)], ids=str)
+def test_shuffles_keep_the_memory_format(layer: nn.Module, device: ts.device) -> None:
+    x = ts.randn(2, 8, 4, 6, device=device)
+    for format in (ts.contiguous_format, ts.channels_last):
+        y = layer(x.contiguous(memory_format=format))
+        assert y.is_contiguous(memory_format=format) and y.equal(layer(x))

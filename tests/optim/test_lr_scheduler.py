@@ -379,3 +379,16 @@ def test_schedules_keep_what_they_were_given():
             value.mul_(0.5)
         after = {k: float(v) for k, v in opt.param_groups[0].items() if isinstance(v, ts.Tensor) and k != "lr"}
         assert after == before and [float(x) for x in getattr(schedule, "max_lrs", [])] == ends
+
+
+def test_schedules_at_once_as_one_after_another() -> None:
+    """What a combination consists of has not begun either until its turn comes."""
+    optimizer = ts.optim.SGD([ts.nn.Parameter(ts.zeros(1))], lr=8.0)
+    both = lrs.ChainedScheduler([lrs.ConstantLR(optimizer, 0.5, 2), lrs.StepLR(optimizer, 1, 0.5)], optimizer)
+    schedule = lrs.SequentialLR(optimizer, [both, lrs.ExponentialLR(optimizer, 0.5)], [3])
+    rates = []
+    for _ in range(5):
+        rates += [optimizer.param_groups[0]["lr"]]
+        optimizer.step()
+        schedule.step()
+    assert rates == [4.0, 2.0, 2.0, 8.0, 4.0]

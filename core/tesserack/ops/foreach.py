@@ -50,6 +50,8 @@ def _make(name: str, suffix: str) -> Callable[..., Any]:
             _check_tensors(foreach.__name__, exponents)
             return tuple(operators()["pow"](self, each) for each in exponents)
         _check_tensors(foreach.__name__, self)
+        if name in ("addcdiv", "addcmul"):  # whose numbers may be the elements of one tensor
+            args = (*args[:2], *(a.tolist() if isinstance(a, Tensor) and a.ndim == 1 else a for a in args[2:]))
         lists = [a for a in (*args, *kwargs.values()) if isinstance(a, (list, tuple))]
         if any(len(other) != len(self) for other in lists):
             lengths = [len(self), *map(len, lists)]

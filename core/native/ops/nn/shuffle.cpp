@@ -67,7 +67,7 @@ Tensor channel_shuffle(const Tensor& self, int64_t groups) {
   Dims split(self.sizes());
   split[1] /= groups;
   split.insert(split.begin() + 1, groups);
-  return copied(ops::transpose(ops::reshape(self, split), int64_t{1}, int64_t{2}), self.sizes());
+  return laid_out(copied(ops::transpose(ops::reshape(self, split), int64_t{1}, int64_t{2}), self.sizes()), self);
 }
 
 } // namespace

@@ -76,8 +76,7 @@ class SequentialLR(_Combined):
         # Every scheduler took its first step when it was made: undo that, then start the first one alone.
         for group in optimizer.param_groups:
             set_rate(group, group["initial_lr"])
-        for scheduler in self._schedulers:
-            scheduler.last_epoch -= 1
+        _undo(self._schedulers)
         self._schedulers[0]._initial_step()
         self._last_lr = self._schedulers[0].get_last_lr()
         for _ in range(last_epoch + 1):  # resumed: through all that lies before
@@ -101,6 +100,15 @@ class SequentialLR(_Combined):
         self._last_lr = scheduler.get_last_lr()
 
 
+def _undo(schedulers: Sequence[LRScheduler]) -> None:
+    """Take back the first step of each, and of those that they consist of."""
+    for scheduler in schedulers:
+        if isinstance(scheduler, _Combined):
+            _undo(scheduler._schedulers)
+        else:
+            scheduler.last_epoch -= 1
+
+
 class ChainedScheduler(_Combined):
     """Several schedules at once: every step steps them all.
 
@@ -115,6 +123,11 @@ class ChainedScheduler(_Combined):
     def __init__(self, schedulers: Sequence[LRScheduler], optimizer: Optimizer | None = None) -> None:
         self.optimizer = _check("ChainedScheduler", schedulers, optimizer)
         self._schedulers = list(schedulers)
+        self._last_lr = current(self.optimizer)
+
+    def _initial_step(self) -> None:
+        for scheduler in self._schedulers:
+            scheduler._initial_step()
         self._last_lr = current(self.optimizer)
 
     def step(self, epoch: int | None = None) -> None:
