@@ -139,7 +139,7 @@ void add_pairs(float* __restrict sums, const Pairs& pairs, const float* plane, i
     for (size_t row = 0; row < 2; ++row) {
       const int32_t* base = pairs.base[row].data() + p;
       const auto two = [&](int k) {
-        const __m128 one = _mm_castpd_ps(_mm_load_sd(reinterpret_cast<const double*>(plane + base[k])));
+        const __m128 one = _mm_castsi128_ps(_mm_loadu_si64(plane + base[k]));
         return _mm_loadh_pi(one, reinterpret_cast<const __m64*>(plane + base[k + 1]));
       };
       const __m256 low = _mm256_insertf128_ps(_mm256_castps128_ps256(two(0)), two(4), 1);

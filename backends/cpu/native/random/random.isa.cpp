@@ -138,7 +138,7 @@ inline void normals(const uint32_t* words, float* out, int64_t n) {
     _mm512_mask_storeu_ps(out + i, left >= 32 ? 0xffff : static_cast<__mmask16>((1u << (n - i)) - 1), z);
   }
 #else
-  alignas(64) uint32_t first[kTile / 2], second[kTile / 2];
+  alignas(64) uint32_t first[kTile / 2] = {}, second[kTile / 2] = {}; // or GCC takes them for uninitialized
   for (int64_t i = 0; i < n; ++i) first[i] = words[2 * i], second[i] = words[2 * i + 1];
   normals(first, second, out, n);
 #endif
