@@ -46,9 +46,9 @@ def at_all_sizes(run: Run, leaves: list[Any]) -> Any:
         except _Varies:
             continue
         if held:
-            warnings.warn(f"make_fx: the graph holds for {', '.join(held)} alone: {reason}", stacklevel=4)
+            warnings.warn(f"make_fx: the graph holds for {', '.join(held)} alone: {reason}", stacklevel=3)
         return made
-    warnings.warn(f"make_fx: the graph holds for sizes as these alone: {reason}", stacklevel=4)
+    warnings.warn(f"make_fx: the graph holds for sizes as these alone: {reason}", stacklevel=3)
     return tries.merged([])
 
 
