@@ -9,6 +9,7 @@ cuda, installed without CuPy, says what it lacks.
 
 from __future__ import annotations
 
+import argparse
 import os
 import re
 import shutil
@@ -197,7 +198,11 @@ def finish(trials: list[Future[None]]) -> None:
 
 
 def main() -> None:
-    out = Path(sys.argv[1] if len(sys.argv) > 1 else "build/wheels").resolve()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("out", nargs="?", default="build/wheels", type=Path, help="what is in it goes; build/wheels")
+    out = parser.parse_args().out.resolve()
+    if out == ROOT or out in ROOT.parents:
+        parser.error(f"expected a folder of its own, which is emptied, got {out}")
     for folder in (out, WHEELS):
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
