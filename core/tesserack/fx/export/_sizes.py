@@ -170,6 +170,8 @@ def _float(values: tuple[Any, ...], symbols: Sequence[Expression], near: Sequenc
 
 def _float_beside(rows: Sequence[tuple[Any, Any]], base: Expression) -> Expression | None:
     """``c / (x - 1)`` or ``c / (x + 1)``, as of deviations."""
+    if not all(math.isfinite(v) for v, _ in rows):
+        return None
     for by in (-1, 1):
         for factor in dict.fromkeys(round(v * (x + by)) for v, x in rows):
             if factor and all(x + by and v == factor / (x + by) for v, x in rows):
