@@ -1,6 +1,7 @@
 // LU factors of many small matrices at once, with rows exchanged, and solving with them, one matrix to each lane of the
 // registers.
 #include "pointwise/geometry.h"
+#include "reduce/fold.h"
 
 #include <algorithm>
 #include <cmath>
@@ -21,16 +22,9 @@ constexpr int64_t kMost = 16;
 
 // A number of each matrix, as many as a register holds: arrays the compiler takes apart. `held[j * n + i]` is row i of
 // column j.
-#if defined(__AVX512F__)
-constexpr int kBytes = 64;
-#elif defined(__AVX2__)
-constexpr int kBytes = 32;
-#else
-constexpr int kBytes = 16;
-#endif
-template <class T> struct Vector { typedef T type __attribute__((vector_size(kBytes), may_alias)); };
+template <class T> struct Vector { typedef T type __attribute__((vector_size(kVectorBytes), may_alias)); };
 template <class T> using Lanes = typename Vector<T>::type;
-template <class T> constexpr int64_t kMatrices = kBytes / static_cast<int64_t>(sizeof(T));
+template <class T> constexpr int64_t kMatrices = kVectorBytes / static_cast<int64_t>(sizeof(T));
 
 // Of the lanes without a matrix an identity.
 template <class T> void load(T* to, const T* a, int64_t count, int64_t n) {

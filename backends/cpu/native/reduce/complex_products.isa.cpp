@@ -1,6 +1,7 @@
 // Products of complex numbers, which come as pairs of real ones: of all along a dim, and running ones.
 #include "dtype_switch.h"
 #include "math/math_f64.h"
+#include "reduce/fold.h"
 #include "threads.h"
 
 #include <algorithm>
@@ -37,17 +38,10 @@ template <class T> inline void multiply(T& re, T& im, T by_re, T by_im) {
 }
 
 // Registers of real and of imaginary parts, from the pairs in two: of each half of 16 bytes of both.
-#if defined(__AVX512F__)
-constexpr int kBytes = 64;
-#elif defined(__AVX2__)
-constexpr int kBytes = 32;
-#else
-constexpr int kBytes = 16;
-#endif
 template <class T> struct Parts {
-  static constexpr int64_t kLanes = kBytes / int64_t{sizeof(T)};
-  typedef T Register __attribute__((vector_size(kBytes)));
-  typedef std::conditional_t<sizeof(T) == 4, int32_t, int64_t> Index __attribute__((vector_size(kBytes)));
+  static constexpr int64_t kLanes = kVectorBytes / int64_t{sizeof(T)};
+  typedef T Register __attribute__((vector_size(kVectorBytes)));
+  typedef std::conditional_t<sizeof(T) == 4, int32_t, int64_t> Index __attribute__((vector_size(kVectorBytes)));
   Register re, im;
 
   TS_INLINE explicit Parts(const T* pairs) {
