@@ -256,6 +256,24 @@ def test_backward_into_chosen_inputs_fires_all_their_hooks() -> None:
     assert seen == ["leaf", "post [3.0, 4.0]"]
 
 
+def test_backward_into_a_result_runs_the_hooks_of_its_node() -> None:
+    x = leaf(1, 2)
+    y = x * 2
+    z = y.exp()
+    seen: list[str] = []
+    for name, t in (("y", y), ("z", z)):
+        t.register_hook(lambda g, name=name: seen.append(f"tensor {name}"))
+        t.grad_fn.register_prehook(lambda g, name=name: seen.append(f"before {name}"))
+        t.grad_fn.register_hook(lambda *g, name=name: seen.append(f"after {name}"))
+    x.register_hook(lambda g: seen.append("never"))
+    z.sum().backward(inputs=[y], retain_graph=True)
+    assert seen == ["tensor z", "before z", "after z", "tensor y", "before y", "after y"]
+    assert ts.equal(y.grad, z) and x.grad is None
+    seen.clear()
+    (g,) = ts.autograd.grad(z.sum(), y)  # which asks for no more than the gradient
+    assert ts.equal(g, z) and seen == ["tensor z", "before z", "after z", "tensor y"]
+
+
 # --- leaves --------------------------------------------------------------------------------------------------------
 
 

@@ -147,8 +147,8 @@ private:
       int32_t s = e.node ? s_.index.find(e.node.get()) : -1;
       if (s < 0) continue;
       State& state = s_.states[static_cast<size_t>(s)];
-      if (options_.accumulate && e.node->accumulates_into()) {
-        state.needed = true; // the node does it, with all its hooks
+      if (options_.accumulate) {
+        state.needed = true; // with all its hooks, though what it computes be for nobody; a result's gradient is retained
         continue;
       }
       state.captures.push_back(static_cast<int32_t>(i));
