@@ -5,6 +5,7 @@
 #include "graph/plan/record.h"
 #include "runtime/interrupts.h"
 #include <algorithm>
+#include <bit>
 
 namespace ts::graph {
 
@@ -91,7 +92,7 @@ Executor::Executor(Graph g, Plans plans) : g_(std::move(g)), when_(plans), plans
       if (!holds_values(g_, item)) continue;
       step.fill.emplace_back(k, item);
       if (item.tag == Tag::Tensors) tensors += item.len;
-      if (item.tag == Tag::Ints) words += item.len;
+      if (item.tag == Tag::Ints || item.tag == Tag::Floats) words += item.len;
     }
     most_words_ = std::max(most_words_, words);
     most_tensors_ = std::max(most_tensors_, tensors);
@@ -252,22 +253,26 @@ void Executor::run_step(const Step& step, State& state, const std::function<void
   if (node.size_op == SizeOp::Forward) return check_forward(node, state);
   if (!is_guard(node.size_op)) return compute_number(node, state);
   std::span<const Item> args = g_.args(node);
-  bool now = compute(node.size_op, state.number(args[0]), state.number(args[1])) != 0;
+  bool now = compute(node.size_op, state.number(args[0]), state.number(args[1])).i != 0;
   if (state.outer) state.outer->guard(node.size_op, state.outer_item(args[0]), state.outer_item(args[1]), now);
   if (now != (args[2].i != 0) && on_guard) on_guard(step.node);
 }
 
 void Executor::compute_number(const Node& node, State& state) const {
   std::span<const Item> args = g_.args(node);
-  Id id = g_.results(node)[0].id();
-  int64_t& out = state.numbers[id];
+  const Item& result = g_.results(node)[0];
+  Id id = result.id();
+  Item& out = state.numbers[id];
   const Tensor* tensor = args[0].tag == Tag::Tensor ? &state.tensors[args[0].id()] : nullptr;
   if (node.size_op == SizeOp::Size)
-    out = tensor->size(args[1].i);
+    out = Item::integer(tensor->size(args[1].i));
   else if (node.size_op == SizeOp::Numel)
-    out = tensor->numel();
+    out = Item::integer(tensor->numel());
   else
-    out = compute(node.size_op, state.number(args[0]), arity(node.size_op) == 2 ? state.number(args[1]) : 0);
+    out = compute(node.size_op, state.number(args[0]), arity(node.size_op) == 2 ? state.number(args[1]) : Item());
+  TS_CHECK_VALUE(out.tag == result.tag, name_of(node.size_op),
+                 ": a whole number was a fraction, or the reverse, when "
+                 "it was written down");
   if (!state.outer) return;
   Id& there = state.outer_ids[id];
   if (node.size_op == SizeOp::Size)
@@ -291,18 +296,23 @@ void Executor::check_forward(const Node& node, const State& state) const {
 
 void Executor::call_operator(const Step& step, State& state) const {
   const Node& node = g_.nodes[step.node];
+  const std::vector<Argument>& types = node.op->schema->args;
   std::copy(step.args.begin(), step.args.end(), state.args.begin());
   int64_t* words = state.words.data();
   Tensor* lists = state.lists.data();
   for (const auto& [k, item] : step.fill) {
     ts::Value& v = state.args[k];
     if (item.is_value) {
-      v = item.tag == Tag::Tensor ? ts::Value(state.tensors[item.id()]) : ts::Value(state.numbers[item.id()]);
-      if (item.tag == Tag::Int) state.link(&v, item);
-    } else if (item.tag == Tag::Ints) {
-      v = ts::Value(IntSpan(words, item.len));
+      v = item.tag == Tag::Tensor ? ts::Value(state.tensors[item.id()]) : state.argument(item, types[k].type.kind);
+      if (item.is_number()) state.link(&v, item);
+    } else if (item.tag == Tag::Ints || item.tag == Tag::Floats) {
+      v = Value();
+      v.tag = item.tag;
+      v.len = static_cast<int32_t>(item.len);
+      v.ints = words; // or doubles' bits
       for (const Item& e : g_.elements(item)) {
-        *words = state.number(e);
+        const Item& number = state.number(e);
+        *words = item.tag == Tag::Ints ? number.i : std::bit_cast<int64_t>(number.as_double());
         state.link(words++, e);
       }
     } else {

@@ -16,17 +16,21 @@ struct Executor::Step {
 
 struct Executor::State {
   std::vector<Tensor> tensors; // by value
-  std::vector<int64_t> numbers;
+  std::vector<Item> numbers;
   std::vector<ts::Value> args; // of the running step
   std::vector<int64_t> words;
   std::vector<Tensor> lists;
   Tracer* outer = nullptr;   // of a program that is written down and calls this one
   std::vector<Id> outer_ids; // what our numbers are there
 
-  int64_t number(const Item& item) const { return item.is_value ? numbers[item.id()] : item.i; }
+  const Item& number(const Item& item) const { return item.is_value ? numbers[item.id()] : item; }
   Item outer_item(const Item& item) const {
     bool known = item.is_value && outer_ids[item.id()] != kNone;
-    return known ? Item::value(Tag::Int, outer_ids[item.id()]) : Item::integer(number(item));
+    return known ? Item::value(item.tag, outer_ids[item.id()]) : number(item);
+  }
+  ts::Value argument(const Item& item, TypeKind kind) const {
+    const Item& now = number(item);
+    return now.tag == Tag::Float || kind == TypeKind::Float ? ts::Value(now.as_double()) : ts::Value(now.i);
   }
   void link(const void* place, const Item& item) const {
     if (outer && item.is_value && outer_ids[item.id()] != kNone) outer->link(place, number(item), outer_ids[item.id()]);

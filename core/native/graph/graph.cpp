@@ -5,15 +5,10 @@
 namespace ts::graph {
 namespace {
 
-constexpr const char* kNames[kSizeOps] = {"",         "size.size", "size.numel",      "size.add", "size.sub",
-                                          "size.mul", "size.div",  "size.mod",        "size.neg", "size.min",
-                                          "size.max", "size.eq",   "size.ne",         "size.lt",  "size.le",
-                                          "size.gt",  "size.ge",   "function.forward"};
-
-int64_t floor_div(int64_t a, int64_t b) {
-  TS_CHECK_VALUE(b != 0 && !(b == -1 && a == INT64_MIN), "size.div: integer division of ", a, " by ", b);
-  return a / b - (a % b != 0 && (a % b < 0) != (b < 0));
-}
+constexpr const char* kNames[kSizeOps] = {
+    "",           "size.size", "size.numel", "size.add",     "size.sub", "size.mul",   "size.div",  "size.mod",
+    "size.neg",   "size.min",  "size.max",   "size.truediv", "size.pow", "size.floor", "size.ceil", "size.trunc",
+    "size.round", "size.eq",   "size.ne",    "size.lt",      "size.le",  "size.gt",    "size.ge",   "function.forward"};
 
 } // namespace
 
@@ -23,30 +18,6 @@ SizeOp size_op_named(std::string_view name) {
   for (int k = 1; k < kSizeOps; ++k)
     if (name == kNames[k]) return static_cast<SizeOp>(k);
   return SizeOp::None;
-}
-
-int64_t compute(SizeOp op, int64_t a, int64_t b) {
-  int64_t out = 0;
-  bool wrong = false;
-  switch (op) {
-  case SizeOp::Add: wrong = __builtin_add_overflow(a, b, &out); break;
-  case SizeOp::Sub: wrong = __builtin_sub_overflow(a, b, &out); break;
-  case SizeOp::Mul: wrong = __builtin_mul_overflow(a, b, &out); break;
-  case SizeOp::FloorDiv: return floor_div(a, b);
-  case SizeOp::Mod: return a - floor_div(a, b) * b;
-  case SizeOp::Neg: wrong = __builtin_sub_overflow(int64_t{0}, a, &out); break;
-  case SizeOp::Min: return std::min(a, b);
-  case SizeOp::Max: return std::max(a, b);
-  case SizeOp::Eq: return a == b;
-  case SizeOp::Ne: return a != b;
-  case SizeOp::Lt: return a < b;
-  case SizeOp::Le: return a <= b;
-  case SizeOp::Gt: return a > b;
-  case SizeOp::Ge: return a >= b;
-  default: fail(ErrorKind::Value, "graph: ", name_of(op), " is no arithmetic");
-  }
-  TS_CHECK_VALUE(!wrong, name_of(op), ": the result of ", a, " and ", b, " does not fit in 64 bits");
-  return out;
 }
 
 // --- building ----------------------------------------------------------------------------------------------------
@@ -72,9 +43,9 @@ Id Graph::add_value(const Tensor& t, Id producer) {
   return v.alias;
 }
 
-Id Graph::add_number(int64_t number, Id producer) {
+Id Graph::add_number(const Item& number, Id producer) {
   ValueInfo v;
-  v.tag = Tag::Int;
+  v.tag = number.tag;
   v.number = number;
   v.producer = producer;
   v.alias = static_cast<Id>(values.size());

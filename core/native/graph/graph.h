@@ -29,6 +29,12 @@ enum class SizeOp : uint8_t {
   Neg,
   Min,
   Max,
+  TrueDiv,
+  Pow,
+  Floor,
+  Ceil,
+  Trunc,
+  Round,
   Eq,
   Ne,
   Lt,
@@ -37,18 +43,17 @@ enum class SizeOp : uint8_t {
   Ge,
   Forward
 };
-inline constexpr int kSizeOps = 18;
+inline constexpr int kSizeOps = 24;
 const char* name_of(SizeOp op); // "size.add"
 SizeOp size_op_named(std::string_view name);
 inline bool is_guard(SizeOp op) { return op >= SizeOp::Eq; }
-inline int arity(SizeOp op) { return op == SizeOp::Numel || op == SizeOp::Neg ? 1 : 2; } // without a guard's answer
-// ValueError for what Python refuses: division by zero, results of more than 64 bits. A guard gives 0 or 1.
-int64_t compute(SizeOp op, int64_t a, int64_t b);
+inline bool is_rounding(SizeOp op) { return op >= SizeOp::Floor && op <= SizeOp::Round; }
+inline int arity(SizeOp op) { return op == SizeOp::Numel || op == SizeOp::Neg || is_rounding(op) ? 1 : 2; } // no answer
 
 // An argument or a result: a constant, a value, or a list, whose elements stand elsewhere in `Graph::items`.
 struct Item {
   Tag tag = Tag::None;
-  bool is_value = false; // `at` is a value: of tag Tensor, Int
+  bool is_value = false; // `at` is a value: of tag Tensor, Int, Float
   uint32_t len = 0;      // of lists: elements from items[at]; of Complex: two floats from there
   union {
     int64_t i = 0;
@@ -68,18 +73,30 @@ struct Item {
     item.i = i;
     return item;
   }
+  static Item real(double f) {
+    Item item;
+    item.tag = Tag::Float;
+    item.f = f;
+    return item;
+  }
   static Item truth(bool b) {
     Item item = integer(b);
     item.tag = Tag::Bool;
     return item;
   }
   Id id() const { return static_cast<Id>(at); }
+  bool is_number() const { return tag == Tag::Int || tag == Tag::Float; }
+  double as_double() const { return tag == Tag::Float ? f : static_cast<double>(i); } // of a constant
   bool is_list() const { return tag == Tag::Ints || tag == Tag::Floats || tag == Tag::Tensors || tag == Tag::Complex; }
 };
 
-// A tensor, as it was when the program was written down, or a whole number that follows from sizes.
+// As Python computes with ints and floats; a comparison gives the Int 0 or 1. ValueError for what Python refuses:
+// division by zero, whole numbers of more than 64 bits.
+Item compute(SizeOp op, const Item& a, const Item& b);
+
+// A tensor, as it was when the program was written down, or a number that follows from sizes.
 struct ValueInfo {
-  Tag tag = Tag::Tensor; // or Int
+  Tag tag = Tag::Tensor; // or Int, Float
   DType dtype = DType::Undefined;
   uint8_t ndim = 0;
   bool requires_grad = false;
@@ -89,7 +106,7 @@ struct ValueInfo {
   Id alias = kNone;      // the first value that shares its memory, or itself
   Id same_as = kNone;    // what an operator made of others gave back, being nothing new
   uint32_t name = kNone; // in strings, of inputs and captures
-  int64_t number = 0;    // of tag Int: what it was
+  Item number;           // of tag Int, Float: what it was
 };
 
 struct Node {
@@ -137,7 +154,7 @@ struct Graph {
   uint32_t intern(std::string_view text); // its index in strings
   const std::string& text(uint32_t index) const { return strings[index]; }
   Id add_value(const Tensor& t, Id producer);
-  Id add_number(int64_t number, Id producer);
+  Id add_number(const Item& number, Id producer);
   uint32_t add_items(std::span<const Item> list);
   Item copy_item(const Graph& from, const Item& item); // list elements come along; values keep their ids
 

@@ -115,7 +115,13 @@ private:
     typed_[id] = true;
     if (accept("int")) {
       v.tag = Tag::Int;
-      v.number = integer();
+      v.number = Item::integer(integer());
+      g_.values[id] = v;
+      return;
+    }
+    if (accept("float")) {
+      v.tag = Tag::Float;
+      v.number = Item::real(real());
       g_.values[id] = v;
       return;
     }

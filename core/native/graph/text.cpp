@@ -82,7 +82,8 @@ private:
 
   std::string type(Id id) const {
     const ValueInfo& v = g_.values[id];
-    if (v.tag == Tag::Int) return concat("int ", v.number);
+    if (v.tag == Tag::Int) return concat("int ", v.number.i);
+    if (v.tag == Tag::Float) return "float " + number_text(v.number.f);
     std::string out = concat(name(v.dtype), g_.sizes(v));
     int64_t dense = 1;
     bool contiguous = true;

@@ -6,6 +6,7 @@
 #include "extend/autocast.h"
 #include <algorithm>
 #include <atomic>
+#include <bit>
 
 namespace ts::graph {
 namespace {
@@ -263,34 +264,43 @@ Id Tracer::value_of(const Tensor& t) {
 
 // --- arguments and results ---------------------------------------------------------------------------------------
 
-void Tracer::link(const void* place, int64_t number, Id value) { links_.push_back({place, number, value, false}); }
+bool Tracer::Link::is(const Item& n) const {
+  if (n.tag == Tag::Int) return number.tag == Tag::Int && number.i == n.i;
+  return std::bit_cast<uint64_t>(number.as_double()) == std::bit_cast<uint64_t>(n.f);
+}
+
+void Tracer::link(const void* place, const Item& number, Id value) { links_.push_back({place, number, value, false}); }
 
 // Numbers that stand where they were put are no one else's, however many others are equal.
 void Tracer::find_places(const Frame& f) {
-  auto found = [&](const void* place, int64_t number) {
+  auto found = [&](const void* place, const Item& number) {
     for (const Link& link : links_)
-      if (link.place == place && link.number == number)
+      if (link.place == place && link.is(number))
         for (Link& other : links_) // other attempts at the same call noted it elsewhere
           other.used = other.used || other.value == link.value;
   };
   for (int32_t k = 0; k < f.nargs; ++k) {
-    if (f.args[k].tag == Tag::Int) found(&f.args[k], f.args[k].i);
-    if (f.args[k].tag == Tag::Ints)
-      for (const int64_t& i : f.args[k].as_ints()) found(&i, i);
+    const ts::Value& v = f.args[k];
+    if (v.tag == Tag::Int) found(&v, Item::integer(v.i));
+    if (v.tag == Tag::Float) found(&v, Item::real(v.f));
+    if (v.tag == Tag::Ints)
+      for (const int64_t& i : v.as_ints()) found(&i, Item::integer(i));
+    if (v.tag == Tag::Floats)
+      for (const double& d : v.as_floats()) found(&d, Item::real(d));
   }
 }
 
-Item Tracer::number_item(int64_t i, const void* place, bool linked) {
-  if (!linked || links_.empty()) return Item::integer(i);
+Item Tracer::number_item(const Item& number, const void* place, bool linked) {
+  if (!linked || links_.empty()) return number;
   // Newest first: an attempt at another overload may have left places that were filled again.
   for (auto at = links_.rbegin(); at != links_.rend(); ++at)
-    if (at->place == place && at->number == i) return Item::value(Tag::Int, at->value);
+    if (at->place == place && at->is(number)) return Item::value(at->number.tag, at->value);
   for (Link& link : links_) // of a number that was copied on its way
-    if (!link.used && link.number == i) {
+    if (!link.used && link.is(number)) {
       link.used = true;
-      return Item::value(Tag::Int, link.value);
+      return Item::value(link.number.tag, link.value);
     }
-  return Item::integer(i);
+  return number;
 }
 
 Item Tracer::item_of(const ts::Value& v, bool linked) {
@@ -299,21 +309,20 @@ Item Tracer::item_of(const ts::Value& v, bool linked) {
   std::vector<Item> list;
   switch (v.tag) {
   case Tag::Tensor: return Item::value(Tag::Tensor, value_of(v.as_tensor()));
-  case Tag::Int: return number_item(v.i, &v, linked);
+  case Tag::Int: return number_item(Item::integer(v.i), &v, linked);
+  case Tag::Float: return number_item(Item::real(v.f), &v, linked);
   case Tag::Str: item.at = graph_.intern(v.str); return item;
-  case Tag::Float:
   case Tag::Bool:
   case Tag::DType:
   case Tag::Device: item.i = v.i; return item;
   case Tag::Ints:
-    for (const int64_t& i : v.as_ints()) list.push_back(number_item(i, &i, linked));
+    for (const int64_t& i : v.as_ints()) list.push_back(number_item(Item::integer(i), &i, linked));
     break;
   case Tag::Floats:
+    for (const double& d : v.as_floats()) list.push_back(number_item(Item::real(d), &d, linked));
+    break;
   case Tag::Complex:
-    for (double d : v.as_floats()) {
-      list.emplace_back().tag = Tag::Float;
-      list.back().f = d;
-    }
+    for (double d : v.as_floats()) list.push_back(Item::real(d));
     break;
   case Tag::Tensors:
     for (const Tensor& t : v.as_tensors()) list.push_back(t.defined() ? Item::value(Tag::Tensor, value_of(t)) : Item());
@@ -504,7 +513,7 @@ void Tracer::draw_seen() {
 // --- sizes -------------------------------------------------------------------------------------------------------
 
 namespace {
-int64_t number_of(const Graph& g, const Item& item) { return item.is_value ? g.values[item.id()].number : item.i; }
+const Item& number_of(const Graph& g, const Item& item) { return item.is_value ? g.values[item.id()].number : item; }
 } // namespace
 
 Id Tracer::arithmetic(SizeOp op, const Item& a, const Item& b) {
@@ -516,19 +525,19 @@ Id Tracer::arithmetic(SizeOp op, const Item& a, const Item& b) {
   n.n_args = static_cast<uint32_t>(args.size());
   auto at = static_cast<Id>(graph_.nodes.size());
   n.end = at + 1;
-  int64_t number = 0;
+  Item number;
   const ValueInfo* tensor = a.tag == Tag::Tensor ? &graph_.values[a.id()] : nullptr;
   if (op == SizeOp::Size) {
-    number = graph_.sizes(*tensor)[static_cast<size_t>(b.i)];
+    number = Item::integer(graph_.sizes(*tensor)[static_cast<size_t>(b.i)]);
   } else if (op == SizeOp::Numel) {
-    number = 1;
-    for (int64_t s : graph_.sizes(*tensor)) number *= s;
+    number = Item::integer(1);
+    for (int64_t s : graph_.sizes(*tensor)) number.i *= s;
   } else {
-    number = compute(op, number_of(graph_, a), arity(op) == 2 ? number_of(graph_, b) : 0);
+    number = compute(op, number_of(graph_, a), arity(op) == 2 ? number_of(graph_, b) : Item());
   }
   Id v = graph_.add_number(number, at);
   seen_.resize(v + 1);
-  Item result = Item::value(Tag::Int, v);
+  Item result = Item::value(number.tag, v);
   n.results = graph_.add_items({&result, 1});
   n.n_results = 1;
   if (std::string line = around_.line(); !line.empty()) n.line = graph_.intern(line);

@@ -47,14 +47,14 @@ public:
   // That a function with a gradient of its own, which the graph does not hold, is given these.
   void forward_only(std::span<const Tensor> tensors);
   // That the number at this place, an argument of the next call, is the value.
-  void link(const void* place, int64_t number, Id value);
+  void link(const void* place, const Item& number, Id value);
 
   void enter_module(std::string_view path);
   void leave_module();
   bool holds(const Storage* s) const { return at_.contains(const_cast<Storage*>(s)); }
   size_t num_calls() const { return graph_.nodes.size(); } // so far
   uint32_t serial() const { return serial_; }              // of this tracer in the process
-  int64_t number(Id v) const { return graph_.values[v].number; }
+  const Item& number(Id v) const { return graph_.values[v].number; }
   void warn(const std::string& text) { around_.warning(text); }
   // Values of a tensor that the program knows become numbers of the host: a warning.
   void host_read(const Tensor& t, const char* what);
@@ -73,9 +73,10 @@ private:
   };
   struct Link {
     const void* place;
-    int64_t number;
+    Item number;
     Id value;
     bool used;
+    bool is(const Item& n) const; // as an argument: whole numbers may stand where fractions are asked for
   };
   Id known(const TensorImpl& t) const; // by its number; kNone
   Id in_memory(const Tensor& t);       // by memory and geometry, or as a view of what is known there
@@ -86,7 +87,7 @@ private:
   Id call_here(const Operator& op, std::span<const Item> args, const Tensor& result); // a leaf of our own
   void run_whole(const Operator& op, Frame& f, KeySet keys, bool linked);
   Item item_of(const ts::Value& v, bool linked);
-  Item number_item(int64_t i, const void* place, bool linked);
+  Item number_item(const Item& number, const void* place, bool linked);
   void find_places(const Frame& f);
   Item result_item(const ts::Value& v, Id node, Id first_own);
   Id result_value(const Tensor& t, Id node, Id first_own);

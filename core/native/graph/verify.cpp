@@ -23,7 +23,8 @@ private:
   void check_values() const {
     for (Id v = 0; v < g_.values.size(); ++v) {
       const ValueInfo& info = g_.values[v];
-      TS_CHECK(info.tag == Tag::Tensor || info.tag == Tag::Int, "graph: %", v, " is neither a tensor nor a number");
+      TS_CHECK(info.tag == Tag::Tensor || (info.tag == info.number.tag && info.number.is_number()), "graph: %", v,
+               " is neither a tensor nor a number");
       TS_CHECK(uint64_t{info.dims} + 2 * info.ndim <= g_.dims.size(), "graph: %", v, " has no sizes");
       TS_CHECK(info.alias < g_.values.size(), "graph: %", v, " shares the memory of no value");
       TS_CHECK(info.name == kNone || info.name < g_.strings.size(), "graph: %", v, " has no such name");
@@ -67,7 +68,7 @@ private:
     if (item.tag != (tensors ? Tag::Tensors : whole ? Tag::Ints : Tag::Floats)) return false;
     return std::ranges::all_of(g_.elements(item), [&](const Item& e) {
       if (tensors) return e.tag == Tag::Tensor || e.tag == Tag::None;
-      return e.tag == (whole ? Tag::Int : Tag::Float) && (whole || !e.is_value);
+      return whole ? e.tag == Tag::Int : e.is_number();
     });
   }
 
@@ -115,9 +116,14 @@ private:
              ": expected other arguments or results");
     bool of_tensor = node.size_op == SizeOp::Size || node.size_op == SizeOp::Numel;
     for (uint32_t k = 0; k < node.n_args; ++k) {
-      Tag expected = of_tensor && k == 0 ? Tag::Tensor : guards && k == 2 ? Tag::Bool : Tag::Int;
-      TS_CHECK(g_.args(node)[k].tag == expected, where(n), ": argument ", k, " is of the wrong type");
+      const Item& a = g_.args(node)[k];
+      bool fits = of_tensor          ? a.tag == (k == 0 ? Tag::Tensor : Tag::Int)
+                  : guards && k == 2 ? a.tag == Tag::Bool
+                                     : a.is_number();
+      TS_CHECK(fits, where(n), ": argument ", k, " is of the wrong type");
     }
+    for (const Item& r : g_.results(node))
+      TS_CHECK(r.is_value && (of_tensor ? r.tag == Tag::Int : r.is_number()), where(n), ": its result is no number");
     if (node.size_op == SizeOp::Size) {
       const Item* a = g_.args(node).data();
       TS_CHECK(!a[1].is_value && a[1].i >= 0 && a[1].i < g_.values[a[0].id()].ndim, where(n), ": there is no dim ",

@@ -171,7 +171,8 @@ def _literal(item: Any, names: dict[int, str]) -> str:
     return repr(item)
 
 
-_SYMBOLS = {"add": "+", "sub": "-", "mul": "*", "div": "//", "mod": "%"}
+_SYMBOLS = {"add": "+", "sub": "-", "mul": "*", "div": "//", "mod": "%", "truediv": "/", "pow": "**"}
+_ROUNDED = ("floor", "ceil", "trunc")
 
 
 def _expression(node: Node, names: dict[int, str]) -> str:
@@ -181,6 +182,8 @@ def _expression(node: Node, names: dict[int, str]) -> str:
     name = node.op[5:]
     if name in ("size", "numel"):
         return f"torch.{name}({', '.join(args)})"
+    if name in _ROUNDED:
+        return f"math.{name}({args[0]})"
     return f"{args[0]} {_SYMBOLS[name]} {args[1]}" if name in _SYMBOLS else f"{name}({', '.join(args)})"
 
 

@@ -1,40 +1,138 @@
-"""Sizes of tensors while a program is traced."""
+"""Sizes of tensors, and what Python makes of them, while a program is traced."""
 
 from __future__ import annotations
 
+import math
+import operator
 from collections.abc import Callable
 from typing import Any
 
 from tesserack import _native
 
-__all__ = ["TracedInt"]
+__all__ = ["TracedFloat", "TracedInt"]
 
 
-def _arithmetic(name: str, plain: Callable[[int, int], Any]) -> tuple[Any, Any]:
-    """The method and its reflected form: written down where both are whole numbers."""
+class _Number:
+    """A number that knows what value of the graph it is.
 
-    def forward(self: TracedInt, other: Any) -> Any:
-        if not isinstance(other, int) or isinstance(other, bool):
-            return plain(self._plain(), other) if isinstance(other, bool) else NotImplemented
-        if plain is not int.__add__ and other == 0 and name in ("size.div", "size.mod"):
-            return plain(int(self), other)  # raises as Python does
-        made = _native._trace_number(name, self, other)
-        return plain(self, other) if made is None else made
+    No subclass of ``int`` or ``float``: their own arithmetic would not ask it (``1.0 / n``). To ``isinstance`` it is
+    one nevertheless.
+    """
 
-    def reflected(self: TracedInt, other: Any) -> Any:
-        if not isinstance(other, int) or isinstance(other, bool):
-            return NotImplemented
-        made = _native._trace_number(name, other, self)
-        return plain(other, self) if made is None else made
+    __slots__ = ("_number", "_value")
+    __array_priority__ = 1000  # NumPy's scalars leave arithmetic to it
+    _number: Any
+    _value: int
 
-    return forward, reflected
+    def __init__(self, number: Any, value: int) -> None:
+        self._number, self._value = number, value
+
+    def _plain(self) -> Any:
+        """The number. The trace holds for runs in which it is the same; others warn."""
+        _native._trace_guard("size.eq", self, self._number, True)
+        return self._number
+
+    def __hash__(self) -> int:
+        return hash(self._plain())
+
+    def __bool__(self) -> bool:
+        return bool(operator.ne(self, 0))
+
+    def __int__(self) -> int:
+        return int(self._plain())
+
+    def __float__(self) -> float:
+        return float(self._plain())
+
+    def __complex__(self) -> complex:
+        return complex(self._plain())
+
+    def __pos__(self) -> Any:
+        return self
+
+    def __neg__(self) -> Any:
+        return operator.sub(0, self) if type(self) is TracedInt else operator.mul(-1.0, self)
+
+    def __abs__(self) -> Any:
+        return _made("size.max", max, self, -self)
+
+    def __divmod__(self, other: Any) -> Any:
+        return (self // other, self % other)
+
+    def __rdivmod__(self, other: Any) -> Any:
+        return (other // self, other % self)
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        import numpy
+
+        return numpy.asarray(self._plain(), dtype)
+
+    def __getattr__(self, name: str) -> Any:
+        kind = type(self._number)
+        if name.startswith("__") or not hasattr(kind, name):
+            raise AttributeError(f"{kind.__name__!r} object has no attribute {name!r}")
+        return getattr(self._plain(), name)
+
+    def __repr__(self) -> str:
+        return repr(self._number)
+
+    def __format__(self, spec: str) -> str:
+        return format(self._number, spec)
+
+    def __copy__(self) -> Any:
+        return self
+
+    def __deepcopy__(self, memo: Any) -> Any:
+        return self
+
+    def __reduce__(self) -> Any:
+        return type(self._number), (self._plain(),)
 
 
-def _comparison(name: str, plain: Callable[[int, int], Any]) -> Any:
-    def compare(self: TracedInt, other: Any) -> Any:
-        answer = plain(self, other)
-        if answer is not NotImplemented and isinstance(other, int):
-            _native._trace_guard(name, self, int.__add__(0, other) if type(other) is bool else other, answer)
+def _plain_of(x: Any) -> Any:
+    return x._plain() if isinstance(x, _Number) else x
+
+
+def _number_of(x: Any) -> Any:
+    """The Python number that it stands for; None for what is no real one."""
+    if isinstance(x, _Number):
+        return x._number
+    return (int(x) if isinstance(x, int) else x) if isinstance(x, (int, float)) else None
+
+
+def _leaves(x: Any) -> bool:
+    """Whether its arithmetic with a traced number takes that as it was: complex numbers, and NumPy's."""
+    return isinstance(x, complex) or (hasattr(x, "__array__") and not isinstance(x, (_Number, _native.Tensor)))
+
+
+def _fits(result: Any) -> bool:
+    return isinstance(result, float) or (isinstance(result, int) and -(1 << 63) <= result < 1 << 63)
+
+
+def _made(name: str, plain: Callable[[Any, Any], Any], a: Any, b: Any) -> Any:
+    """What Python makes of the two, written down where both are real numbers; errors are Python's."""
+    x, y = _number_of(a), _number_of(b)
+    if x is None or y is None:
+        return plain(_plain_of(a), _plain_of(b)) if _leaves(a) or _leaves(b) else NotImplemented
+    result = plain(x, y)
+    if not _fits(result):
+        return plain(_plain_of(a), _plain_of(b))
+    made = _native._trace_number(name, a if isinstance(a, _Number) else x, b if isinstance(b, _Number) else y)
+    return result if made is None else made
+
+
+def _arithmetic(name: str, plain: Callable[[Any, Any], Any]) -> tuple[Any, Any]:
+    """The method and its reflected form."""
+    return lambda self, other: _made(name, plain, self, other), lambda self, other: _made(name, plain, other, self)
+
+
+def _comparison(name: str, plain: Callable[[Any, Any], Any]) -> Any:
+    def compare(self: _Number, other: Any) -> Any:
+        number = _number_of(other)
+        if number is None:
+            return plain(self._plain(), other) if _leaves(other) else NotImplemented
+        answer = plain(self._number, number)
+        _native._trace_guard(name, self, other if isinstance(other, _Number) else number, answer)
         return answer
 
     return compare
@@ -42,75 +140,76 @@ def _comparison(name: str, plain: Callable[[int, int], Any]) -> Any:
 
 def _leaving(name: str) -> Any:
     """A method whose result does not follow the size: the trace holds for sizes that are equal."""
-    plain = getattr(int, name)
+    return lambda self, *args: getattr(self._plain(), name)(*map(_plain_of, args))
 
-    def method(self: TracedInt, *args: Any) -> Any:
-        return plain(self._plain(), *args)
+
+def _rounded(name: str, plain: Callable[[float], int]) -> Any:
+    def method(self: _Number) -> Any:
+        if type(self) is TracedInt:
+            return self
+        return _made(name, lambda x, _: plain(x), self, 0)
 
     return method
 
 
-class TracedInt(int):
-    """``x.shape[i]`` within a program that is traced: an int that knows what value of the graph it is.
+_OPERATORS: dict[str, tuple[str, Callable[[Any, Any], Any]]] = {
+    "add": ("size.add", operator.add),
+    "sub": ("size.sub", operator.sub),
+    "mul": ("size.mul", operator.mul),
+    "floordiv": ("size.div", operator.floordiv),
+    "mod": ("size.mod", operator.mod),
+    "truediv": ("size.truediv", operator.truediv),
+    "pow": ("size.pow", operator.pow),
+}
+for _method, _entry in _OPERATORS.items():
+    _forward, _reflected = _arithmetic(*_entry)
+    setattr(_Number, f"__{_method}__", _forward)
+    setattr(_Number, f"__r{_method}__", _reflected)
+for _name in ("eq", "ne", "lt", "le", "gt", "ge"):
+    setattr(_Number, f"__{_name}__", _comparison(f"size.{_name}", getattr(operator, _name)))
+for _name in ("floor", "ceil", "trunc"):
+    setattr(_Number, f"__{_name}__", _rounded(f"size.{_name}", getattr(math, _name)))
 
-    What ``+ - * // %`` and the sign make of it is one, too, and a later run computes it anew. Comparing, hashing or
-    converting it gives what plain ints give, and is written down as a guard, with the line: a run in which it comes
-    out differently warns.
+
+class TracedInt(_Number):
+    """``x.shape[i]`` within a program that is traced, and whole numbers that follow from it.
+
+    What ``+ - * / // % **``, the sign, shifts and rounding make of it is a traced number, too, and a later run
+    computes it anew. Comparing, hashing or converting it gives what plain ints give, and is written down as a guard,
+    with the line: a run in which it comes out differently warns.
     """
 
-    _value: int
-
-    def _plain(self) -> int:
-        number = int.__int__(self)
-        _native._trace_guard("size.eq", self, number, True)
-        return number
-
-    __add__, __radd__ = _arithmetic("size.add", int.__add__)
-    __sub__, __rsub__ = _arithmetic("size.sub", int.__sub__)
-    __mul__, __rmul__ = _arithmetic("size.mul", int.__mul__)
-    __floordiv__, __rfloordiv__ = _arithmetic("size.div", int.__floordiv__)
-    __mod__, __rmod__ = _arithmetic("size.mod", int.__mod__)
-
-    def __neg__(self) -> int:
-        made = _native._trace_number("size.sub", 0, self)
-        return int.__neg__(self) if made is None else made
-
-    def __pos__(self) -> int:
-        return self
-
-    __eq__ = _comparison("size.eq", int.__eq__)
-    __ne__ = _comparison("size.ne", int.__ne__)
-    __lt__ = _comparison("size.lt", int.__lt__)
-    __le__ = _comparison("size.le", int.__le__)
-    __gt__ = _comparison("size.gt", int.__gt__)
-    __ge__ = _comparison("size.ge", int.__ge__)
-
-    def __hash__(self) -> int:
-        return hash(self._plain())
-
-    def __bool__(self) -> bool:
-        return bool(self != 0)
-
-    def __int__(self) -> int:
-        return self._plain()
+    __slots__ = ()
+    __class__ = property(lambda self: int)
 
     def __index__(self) -> int:
-        return self._plain()
+        return int(self._plain())
 
-    def __float__(self) -> float:
-        return float(self._plain())
+    def __round__(self, digits: Any = None) -> Any:
+        return self if digits is None else round(self._plain(), digits)
 
-    def __reduce__(self) -> Any:
-        return int, (self._plain(),)
+    def __lshift__(self, other: Any) -> Any:
+        return self * 2**other if type(other) is int and 0 <= other < 63 else self._plain() << other
 
-    __truediv__, __rtruediv__ = _leaving("__truediv__"), _leaving("__rtruediv__")
-    __pow__, __rpow__ = _leaving("__pow__"), _leaving("__rpow__")
-    __divmod__, __rdivmod__ = _leaving("__divmod__"), _leaving("__rdivmod__")
-    __lshift__, __rshift__ = _leaving("__lshift__"), _leaving("__rshift__")
+    def __rshift__(self, other: Any) -> Any:
+        return self // 2**other if type(other) is int and 0 <= other < 63 else self._plain() >> other
+
+    __rlshift__, __rrshift__ = _leaving("__rlshift__"), _leaving("__rrshift__")
     __and__, __or__, __xor__ = _leaving("__and__"), _leaving("__or__"), _leaving("__xor__")
-    __abs__, __invert__ = _leaving("__abs__"), _leaving("__invert__")
-    __round__, __trunc__ = _leaving("__round__"), _leaving("__trunc__")
-    __floor__, __ceil__ = _leaving("__floor__"), _leaving("__ceil__")
+    __rand__, __ror__, __rxor__ = _leaving("__rand__"), _leaving("__ror__"), _leaving("__rxor__")
+    __invert__ = _leaving("__invert__")
 
 
-_native._set_traced_int(TracedInt)
+class TracedFloat(_Number):
+    """A fraction that follows from sizes: ``x.shape[i] / 2``, ``n ** 0.5``; ``math.floor`` of it is whole again."""
+
+    __slots__ = ()
+    __class__ = property(lambda self: float)
+
+    def __round__(self, digits: Any = None) -> Any:
+        if digits is not None:
+            return round(self._plain(), digits)
+        return _made("size.round", lambda x, _: round(x), self, 0)
+
+
+_native._set_traced_numbers(TracedInt, TracedFloat)

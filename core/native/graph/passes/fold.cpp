@@ -8,13 +8,13 @@ namespace {
 
 constexpr int64_t kMostElements = int64_t{1} << 20; // of a tensor that is made of numbers alone
 
-void replace_numbers(Graph& g, const std::vector<std::optional<int64_t>>& known) {
+void replace_numbers(Graph& g, const std::vector<std::optional<Item>>& known) {
   for (Item& item : g.items)
-    if (item.is_value && item.tag == Tag::Int && known[item.id()]) item = Item::integer(*known[item.id()]);
+    if (item.is_value && item.is_number() && known[item.id()]) item = *known[item.id()];
 }
 
 // Uses become constants; the nodes that defined them go.
-Graph with_numbers(const Graph& g, const std::vector<std::optional<int64_t>>& known, bool guards) {
+Graph with_numbers(const Graph& g, const std::vector<std::optional<Item>>& known, bool guards) {
   Graph out = g;
   std::vector<bool> keep(g.nodes.size());
   for (Id n = 0; n < g.nodes.size(); ++n) {
@@ -26,15 +26,15 @@ Graph with_numbers(const Graph& g, const std::vector<std::optional<int64_t>>& kn
   return rebuilt(out, keep, no_change(out));
 }
 
-std::optional<int64_t> number_of(const Node& n, std::span<const Item> args) {
+std::optional<Item> number_of(const Node& n, std::span<const Item> args) {
   if (n.op || n.size_op == SizeOp::Size || n.size_op == SizeOp::Numel || is_guard(n.size_op)) return std::nullopt;
   for (const Item& a : args)
     if (a.is_value) return std::nullopt;
-  return compute(n.size_op, args[0].i, args.size() > 1 ? args[1].i : 0);
+  return compute(n.size_op, args[0], args.size() > 1 ? args[1] : Item());
 }
 
 Graph fold_numbers(const Graph& g) {
-  std::vector<std::optional<int64_t>> known(g.values.size());
+  std::vector<std::optional<Item>> known(g.values.size());
   Graph work = g;
   bool any = false;
   for (const Node& n : work.nodes)
@@ -110,9 +110,9 @@ Tensor computed(const Graph& g, const Node& n, const std::vector<Tensor>& tensor
 } // namespace
 
 Graph specialised(const Graph& g) {
-  std::vector<std::optional<int64_t>> known(g.values.size());
+  std::vector<std::optional<Item>> known(g.values.size());
   for (Id v = 0; v < g.values.size(); ++v)
-    if (g.values[v].tag == Tag::Int) known[v] = g.values[v].number;
+    if (g.values[v].tag != Tag::Tensor) known[v] = g.values[v].number;
   return with_numbers(g, known, false);
 }
 

@@ -229,7 +229,7 @@ void PlanMaker::find_homes() {
     const Node& node = g_.nodes[n];
     // A decision on sizes that comes out otherwise is told in every run.
     const bool told = !node.op && is_guard(node.size_op) && node.size_op != SizeOp::Forward && !called_[n] &&
-                      (compute(node.size_op, plan_.number(g_.args(node)[0]), plan_.number(g_.args(node)[1])) != 0) !=
+                      (compute(node.size_op, plan_.number(g_.args(node)[0]), plan_.number(g_.args(node)[1])).i != 0) !=
                           (g_.args(node)[2].i != 0);
     if (called_[n] || told) events_.push_back({true, n});
   }
@@ -390,7 +390,7 @@ void PlanMaker::lay_out() {
 Plan::Plan(const Executor& executor, Device device)
     : executor_(executor), device_(device), backend_(backend_of(device)) {}
 
-std::shared_ptr<const Plan> Plan::make(const Executor& executor, Recorder& seen, std::vector<int64_t> numbers,
+std::shared_ptr<const Plan> Plan::make(const Executor& executor, Recorder& seen, std::vector<Item> numbers,
                                        std::vector<uint32_t> versions) {
   std::shared_ptr<Plan> plan(new Plan(executor, seen.device));
   plan->numbers_ = std::move(numbers);

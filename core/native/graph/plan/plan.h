@@ -17,7 +17,7 @@ struct PlanRun; // plan/run.cpp
 class Plan {
 public:
   // NULL where calling the operators one by one does as well.
-  static std::shared_ptr<const Plan> make(const Executor& executor, Recorder& seen, std::vector<int64_t> numbers,
+  static std::shared_ptr<const Plan> make(const Executor& executor, Recorder& seen, std::vector<Item> numbers,
                                           std::vector<uint32_t> versions);
   ~Plan();
   Plan(const Plan&) = delete;
@@ -65,7 +65,7 @@ private:
   };
 
   Plan(const Executor& executor, Device device);
-  int64_t number(const Item& item) const { return item.is_value ? numbers_[item.id()] : item.i; }
+  const Item& number(const Item& item) const { return item.is_value ? numbers_[item.id()] : item; }
   std::unique_ptr<PlanRun> take() const;
   void give_back(std::unique_ptr<PlanRun> run) const;
   bool place_given(PlanRun& run, std::span<const Tensor> inputs, std::span<const Tensor> captures) const;
@@ -89,7 +89,7 @@ private:
   std::vector<std::vector<Id>> made_;          // by node: buffers whose memory its results bring
   std::vector<std::pair<Id, uint32_t>> bumps_; // of given tensors, at the end
   std::vector<Id> sharing_;                    // by given tensor: the first with the same memory
-  std::vector<int64_t> numbers_;               // by value
+  std::vector<Item> numbers_;                  // by value
   size_t n_tensors_ = 0, arena_ = 0;
   bool writes_given_ = false;
   Summary summary_;

@@ -136,7 +136,7 @@ bool collect_varargs(const Signature& s, const CallArgs& call, Bound& bound) {
   int64_t* list = bound.scratch.words(n);
   for (size_t k = 0; k < n; ++k) {
     if (!as_int_argument(call.args[at + k], list[k])) return false;
-    note_number(call.args[at + k], &list[k], list[k]);
+    note_number(call.args[at + k], &list[k]);
   }
   bound.values()[s.positional[at]] = Value(IntSpan(list, n));
   return true;

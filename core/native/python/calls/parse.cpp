@@ -142,6 +142,10 @@ bool as_int(PyObject* o, int64_t& out) {
     out = item_value(t).i;
     return true;
   }
+  if (Value v; traced_number(o, v) && v.tag == Tag::Int) {
+    out = v.i;
+    return true;
+  }
   return int_of_index(o, out);
 }
 
@@ -166,13 +170,16 @@ bool as_number(PyObject* o, Value& out) {
     int64_t i = 0;
     int_of_long(o, i);
     out = Value(i);
-    note_number(o, &out, i);
     return true;
   }
   if (is_tensor(o)) {
     const Tensor& t = tensor_of(o);
     if (!is_lone_number(t) || is_complex(t.dtype())) return false;
     out = item_value(t);
+    return true;
+  }
+  if (traced_number(o, out)) {
+    note_number(o, &out);
     return true;
   }
   PyTypeObject* generic = numpy_scalar_type();
@@ -268,7 +275,7 @@ bool convert_one(TypeKind kind, PyObject* o, Value& out, Scratch& scratch) {
     int64_t i = 0;
     if (!as_int_argument(o, i)) return false;
     out = Value(i);
-    note_number(o, &out, i);
+    note_number(o, &out);
     return true;
   }
   case TypeKind::Float: return as_double(o, out);
@@ -308,6 +315,7 @@ bool as_float_list(PyObject* o, Value& out, Scratch& scratch) {
     PyRef item = PyRef::borrow(PySequence_Fast_GET_ITEM(o, static_cast<Py_ssize_t>(i)));
     if (!as_double(item.get(), v)) return false;
     list[i] = v.f;
+    note_number(item.get(), &list[i]);
   }
   out = Value(std::span<const double>(list, n));
   return true;
@@ -319,7 +327,7 @@ bool repeat_int(const ArgType& t, PyObject* o, Value& out, Scratch& scratch) {
   auto n = static_cast<size_t>(std::max(t.repeat, 1));
   int64_t* list = scratch.words(n);
   std::fill_n(list, n, i);
-  for (size_t k = 0; k < n; ++k) note_number(o, &list[k], i);
+  for (size_t k = 0; k < n; ++k) note_number(o, &list[k]);
   out = Value(IntSpan(list, n));
   return true;
 }
@@ -330,6 +338,7 @@ bool repeat_float(const ArgType& t, PyObject* o, Value& out, Scratch& scratch) {
   auto n = static_cast<size_t>(std::max(t.repeat, 1));
   auto* list = reinterpret_cast<double*>(scratch.words(n));
   std::fill_n(list, n, v.f);
+  for (size_t k = 0; k < n; ++k) note_number(o, &list[k]);
   out = Value(std::span<const double>(list, n));
   return true;
 }
@@ -394,7 +403,7 @@ bool as_int_list(PyObject* o, Value& out, Scratch& scratch) {
     }
     PyRef alive = PyRef::borrow(item);
     if (!as_int_argument(item, list[i])) return false;
-    note_number(item, &list[i], list[i]);
+    note_number(item, &list[i]);
   }
   out = Value(IntSpan(list, n));
   return true;

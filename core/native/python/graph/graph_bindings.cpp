@@ -185,7 +185,9 @@ pb::dict describe_value(const Graph& g, Id v) {
   using namespace pybind11::literals;
   const graph::ValueInfo& info = value_at(g, v);
   if (info.tag == Tag::Int)
-    return pb::dict("index"_a = v, "kind"_a = "int", "number"_a = info.number, "producer"_a = info.producer);
+    return pb::dict("index"_a = v, "kind"_a = "int", "number"_a = info.number.i, "producer"_a = info.producer);
+  if (info.tag == Tag::Float)
+    return pb::dict("index"_a = v, "kind"_a = "float", "number"_a = info.number.f, "producer"_a = info.producer);
   auto list = [](IntSpan dims) { return std::vector<int64_t>(dims.begin(), dims.end()); };
   pb::dict out("index"_a = v, "kind"_a = "tensor", "shape"_a = list(g.sizes(info)), "stride"_a = list(g.strides(info)),
                "device"_a = to_string(info.device), "requires_grad"_a = info.requires_grad, "alias"_a = info.alias,

@@ -18,7 +18,7 @@ void put(PyObject* o, Value& out) {
   if (o == Py_None) return;
   TS_CHECK_TYPE(as_int(o, i), "slice indices must be integers or None or have an __index__ method, got ", type_name(o));
   out = Value(i);
-  note_number(o, &out, i);
+  note_number(o, &out);
 }
 
 PySliceObject* bounds(PyObject* slice) { return reinterpret_cast<PySliceObject*>(slice); }
@@ -44,6 +44,12 @@ Tensor traced_slice(const Tensor& t, int64_t dim, PyObject* slice) {
   put(s.stop, args[3]);
   put(s.step, args[4]);
   return run(ops::slice.get(), args);
+}
+
+Tensor traced_scalar(PyObject* number, DType dtype, Device device) {
+  Value args[5] = {Value(IntSpan()), Value(), Value(dtype), Value(device), Value(false)};
+  TS_CHECK_TYPE(as_number(number, args[1]), "tensor: expected a number, got ", type_name(number));
+  return run(ops::full.get(), args);
 }
 
 } // namespace ts::py

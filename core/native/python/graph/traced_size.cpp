@@ -11,43 +11,52 @@ using graph::Item;
 using graph::SizeOp;
 using graph::Tracer;
 
-PyTypeObject* g_class = nullptr; // set once, by the package
-PyObject* g_value_name = nullptr;
+PyTypeObject *g_int = nullptr, *g_float = nullptr; // set once, by the package
+PyObject *g_value_name = nullptr, *g_number_name = nullptr;
 
-PyObject* make(int64_t number, Id value) {
-  PyRef made =
-      checked(PyObject_CallFunction(reinterpret_cast<PyObject*>(g_class), "L", static_cast<long long>(number)));
+bool is_traced(PyObject* o) { return g_int && (Py_TYPE(o) == g_int || Py_TYPE(o) == g_float); }
+
+PyRef python_number(const Item& number) {
+  return checked(number.tag == Tag::Int ? PyLong_FromLongLong(number.i) : PyFloat_FromDouble(number.f));
+}
+
+PyObject* make(const Item& number, Id value) {
+  PyRef plain = python_number(number);
   PyRef id = checked(PyLong_FromUnsignedLongLong(uint64_t{Tracer::current()->serial()} << 32 | value));
-  checked_status(PyObject_SetAttr(made.get(), g_value_name, id.get()));
-  return made.release();
+  PyTypeObject* type = number.tag == Tag::Int ? g_int : g_float;
+  return checked(PyObject_CallFunctionObjArgs(reinterpret_cast<PyObject*>(type), plain.get(), id.get(), nullptr))
+      .release();
 }
 
-// The value of an object of the class, from this program; kNone.
-Id value_of(PyObject* o) {
-  if (!g_class || Py_TYPE(o) != g_class) return graph::kNone;
-  PyRef id = PyRef::steal(PyObject_GetAttr(o, g_value_name));
-  if (!id) {
-    PyErr_Clear();
-    return graph::kNone;
-  }
-  uint64_t number = PyLong_AsUnsignedLongLong(id.get());
-  Tracer* t = Tracer::current();
-  return t && number >> 32 == t->serial() ? static_cast<Id>(number) : graph::kNone;
-}
-
-Item item_of(PyObject* o) {
-  if (Id v = value_of(o); v != graph::kNone) return Item::value(Tag::Int, v);
+Item constant_of(PyObject* o) {
+  if (PyFloat_Check(o)) return Item::real(PyFloat_AS_DOUBLE(o));
+  TS_CHECK_TYPE(PyLong_Check(o), "trace: expected a number, got ", type_name(o));
   int overflow = 0;
   int64_t i = PyLong_AsLongLongAndOverflow(o, &overflow);
   if (overflow) raise(PyExc_OverflowError, "int too large: expected a value that fits in 64 bits");
   return Item::integer(i);
 }
 
+// The value of an object of the classes, from this program; kNone.
+Id value_of(PyObject* o) {
+  if (!is_traced(o)) return graph::kNone;
+  PyRef id = checked(PyObject_GetAttr(o, g_value_name));
+  uint64_t number = PyLong_AsUnsignedLongLong(id.get());
+  Tracer* t = Tracer::current();
+  return t && number >> 32 == t->serial() ? static_cast<Id>(number) : graph::kNone;
+}
+
+Item item_of(PyObject* o) {
+  if (!is_traced(o)) return constant_of(o);
+  if (Id v = value_of(o); v != graph::kNone) return Item::value(Py_TYPE(o) == g_int ? Tag::Int : Tag::Float, v);
+  return constant_of(checked(PyObject_GetAttr(o, g_number_name)).get()); // of another program
+}
+
 // _trace_number(op, a, b) -> the result, or None where nothing is written down
 PyObject* number(PyObject*, PyObject* args) {
   const char* name;
   PyObject *a, *b;
-  if (!PyArg_ParseTuple(args, "sO!O!:_trace_number", &name, &PyLong_Type, &a, &PyLong_Type, &b)) return nullptr;
+  if (!PyArg_ParseTuple(args, "sOO:_trace_number", &name, &a, &b)) return nullptr;
   return guarded([&]() -> PyObject* {
     Tracer* t = Tracer::current();
     if (!t || !traced_int) return none();
@@ -64,8 +73,7 @@ PyObject* guard(PyObject*, PyObject* args) {
   const char* name;
   PyObject *a, *b;
   int answer;
-  if (!PyArg_ParseTuple(args, "sO!O!p:_trace_guard", &name, &PyLong_Type, &a, &PyLong_Type, &b, &answer))
-    return nullptr;
+  if (!PyArg_ParseTuple(args, "sOOp:_trace_guard", &name, &a, &b, &answer)) return nullptr;
   return guarded([&] {
     SizeOp op = graph::size_op_named(name);
     TS_CHECK_VALUE(is_guard(op) && op != SizeOp::Forward, "trace: '", name, "' is no comparison");
@@ -74,12 +82,15 @@ PyObject* guard(PyObject*, PyObject* args) {
   });
 }
 
-PyObject* set_class(PyObject*, PyObject* type) {
+// _set_traced_numbers(whole, real): classes called with a number and the value that it is
+PyObject* set_classes(PyObject*, PyObject* args) {
+  PyTypeObject *whole, *real;
+  if (!PyArg_ParseTuple(args, "O!O!:_set_traced_numbers", &PyType_Type, &whole, &PyType_Type, &real)) return nullptr;
   return guarded([&] {
-    TS_CHECK_TYPE(PyType_Check(type) && PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(type), &PyLong_Type),
-                  "_set_traced_int: expected a class of ints");
-    g_class = reinterpret_cast<PyTypeObject*>(Py_NewRef(type));
-    if (!g_value_name) g_value_name = checked(PyUnicode_InternFromString("_value")).release();
+    g_value_name = checked(PyUnicode_InternFromString("_value")).release();
+    g_number_name = checked(PyUnicode_InternFromString("_number")).release();
+    g_float = reinterpret_cast<PyTypeObject*>(Py_NewRef(real));
+    g_int = reinterpret_cast<PyTypeObject*>(Py_NewRef(whole));
     return none();
   });
 }
@@ -88,7 +99,7 @@ PyObject* tracing(PyObject*, PyObject*) { return PyBool_FromLong(is_tracing()); 
 
 PyMethodDef functions[] = {{"_trace_number", number, METH_VARARGS, nullptr},
                            {"_trace_guard", guard, METH_VARARGS, nullptr},
-                           {"_set_traced_int", set_class, METH_O, nullptr},
+                           {"_set_traced_numbers", set_classes, METH_VARARGS, nullptr},
                            {"_is_tracing", tracing, METH_NOARGS, nullptr},
                            {nullptr, nullptr, 0, nullptr}};
 
@@ -97,7 +108,7 @@ PyMethodDef functions[] = {{"_trace_number", number, METH_VARARGS, nullptr},
 void watch_sizes(bool on) {
   static int count = 0; // under the interpreter's lock
   count += on ? 1 : -1;
-  traced_int = count ? g_class : nullptr;
+  traced_int = count ? g_int : nullptr;
 }
 
 bool is_tracing() { return traced_int && Tracer::current(); }
@@ -106,7 +117,7 @@ PyObject* traced_size(const Tensor& t, int64_t dim) {
   Tracer* tracer = Tracer::current();
   int64_t n = t.sizes()[static_cast<size_t>(dim)];
   if (!tracer || t->payload) return checked(PyLong_FromLongLong(n)).release();
-  return make(n, tracer->size_of(t, dim));
+  return make(Item::integer(n), tracer->size_of(t, dim));
 }
 
 PyObject* traced_size_object(const Tensor& t) {
@@ -123,13 +134,22 @@ PyObject* traced_size_object(const Tensor& t) {
 PyObject* traced_numel(const Tensor& t) {
   Tracer* tracer = Tracer::current();
   if (!tracer || t->payload) return checked(PyLong_FromLongLong(t.numel())).release();
-  return make(t.numel(), tracer->numel_of(t));
+  return make(Item::integer(t.numel()), tracer->numel_of(t));
 }
 
-void link_traced(PyObject* o, const void* place, int64_t number) {
+bool is_traced_int(PyObject* o) { return g_int && Py_TYPE(o) == g_int; }
+
+bool traced_number(PyObject* o, Value& out) {
+  if (!is_traced(o)) return false;
+  Item number = constant_of(checked(PyObject_GetAttr(o, g_number_name)).get());
+  out = number.tag == Tag::Int ? Value(number.i) : Value(number.f);
+  return true;
+}
+
+void link_traced(PyObject* o, const void* place) {
   Tracer* t = Tracer::current();
   Id v = t ? value_of(o) : graph::kNone;
-  if (v != graph::kNone) t->link(place, number, v);
+  if (v != graph::kNone) t->link(place, t->number(v), v);
 }
 
 void note_host_read(const Tensor& t, const char* what) {

@@ -1,22 +1,26 @@
-// Sizes of tensors while a program is written down (graph/tracer.h): an int of a class of the package's own, which
-// knows what value of the graph it is, so that what is computed from it follows the sizes of later inputs.
+// Sizes of tensors while a program is written down (graph/tracer.h), and what Python makes of them: objects of classes
+// of the package's own, which know what value of the graph they are, so that what is computed from them follows the
+// sizes of later inputs.
 #pragma once
 #include "python/common.h"
 #include "tensor/tensor.h"
 
 namespace ts::py {
 
-// That class; NULL while no thread writes a program down.
+// The class of whole ones; NULL while no thread writes a program down.
 inline PyTypeObject* traced_int = nullptr;
 
 PyObject* traced_size_object(const Tensor& t);       // as size_object
 PyObject* traced_size(const Tensor& t, int64_t dim); // one of them
 PyObject* traced_numel(const Tensor& t);
-// That an argument, at this place, came from this object, if it is one of the class.
-void link_traced(PyObject* o, const void* place, int64_t number);
-inline void note_number(PyObject* o, const void* place, int64_t number) {
+bool is_traced_int(PyObject* o);
+// What an object of the classes is, without a guard; false for others.
+bool traced_number(PyObject* o, Value& out);
+// That an argument, at this place, came from this object, if it is of the classes.
+void link_traced(PyObject* o, const void* place);
+inline void note_number(PyObject* o, const void* place) {
   if (traced_int) [[unlikely]]
-    link_traced(o, place, number);
+    link_traced(o, place);
 }
 // Values of the tensor become numbers of Python; `what`, as PyTorch says it: "Python boolean".
 void note_host_read(const Tensor& t, const char* what);

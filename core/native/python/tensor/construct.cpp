@@ -4,7 +4,7 @@
 #include "dispatch/op_handles.h"
 #include "dispatch/operator.h"
 #include "extend/pending_bits.h"
-#include "python/graph/traced_size.h"
+#include "python/graph/traced_index.h"
 #include "python/tensor/interop.h"
 #include "python/tensor/items.h"
 #include "runtime/backend.h"
@@ -100,6 +100,7 @@ DType scalar_dtype(PyObject* o) {
   if (PyFloat_Check(o)) return default_dtype();
   if (PyLong_Check(o)) return DType::Int64;
   if (PyComplex_Check(o)) return complex_type(default_dtype());
+  if (Value v; traced_number(o, v)) return v.tag == Tag::Int ? DType::Int64 : default_dtype();
   TS_CHECK_TYPE(!is_text(o), "tensor: invalid data type '", type_name(o), "'");
   fail(ErrorKind::Runtime, "tensor: Could not infer dtype of ", type_name(o));
 }
@@ -202,17 +203,24 @@ PyObject* lifted(Tensor t) {
 
 // --- tensors in lists, before those who look on: numbers there would be constants of graphs ------------------------
 
-bool holds_tensor(PyObject* data, int depth = 0) {
-  if (is_tensor(data)) return true;
+// A number that a graph computes, and that no cast to the dtype cuts.
+bool is_followed(PyObject* o, DType dtype) {
+  Value v;
+  return is_tracing() && traced_number(o, v) && (v.tag == Tag::Int || !is_integral(dtype, true));
+}
+
+bool holds_followed(PyObject* data, DType dtype, int depth = 0) {
+  if (is_tensor(data) || is_followed(data, dtype)) return true;
   if (depth > TensorImpl::kMaxDims || (!PyList_Check(data) && !PyTuple_Check(data))) return false;
   PyRef items = fast_sequence(data);
   for (Py_ssize_t k = 0; k < PySequence_Fast_GET_SIZE(items.get()); ++k)
-    if (holds_tensor(PySequence_Fast_GET_ITEM(items.get(), k), depth + 1)) return true;
+    if (holds_followed(PySequence_Fast_GET_ITEM(items.get(), k), dtype, depth + 1)) return true;
   return false;
 }
 
 Tensor joined(const Target& target, size_t dim, Device device, PyObject* o) {
-  if (!holds_tensor(o)) {
+  if (dim == target.sizes.size() && is_followed(o, target.dtype)) return traced_scalar(o, target.dtype, device);
+  if (!holds_followed(o, target.dtype)) {
     PyRef numbers = PyRef::steal(lifted(construct_tensor(o, target.dtype, device)));
     return tensor_of(numbers.get());
   }
@@ -232,7 +240,7 @@ Tensor joined(const Target& target, size_t dim, Device device, PyObject* o) {
   return ops::stack(parts, int64_t{0});
 }
 
-bool is_looked_on(PyObject* data) { return (is_lifting() || is_tracing()) && holds_tensor(data); }
+bool is_looked_on(PyObject* data, DType dtype) { return (is_lifting() || is_tracing()) && holds_followed(data, dtype); }
 
 } // namespace
 
@@ -245,7 +253,7 @@ Tensor construct_tensor(PyObject* data, DType dtype, Device device) {
   Dims sizes = find_sizes(data);
   if (dtype == DType::Undefined) dtype = infer_dtype(data, 0);
   Target target = make_target(dtype, sizes);
-  if (is_looked_on(data)) return joined(target, 0, device, data);
+  if (is_looked_on(data, dtype)) return joined(target, 0, device, data);
   check_recordable(device, "a copy from the host");
   Tensor out = empty_tensor(sizes, dtype, device);
   char* at = out.data<char>();
@@ -312,8 +320,8 @@ PyObject* py_tensor(PyObject*, PyObject* args, PyObject* kwargs) {
     Tensor t = construct_tensor(o.data, dtype, device);
     if (o.pin_memory) t = pin_new(t);
     if (o.requires_grad) set_requires_grad(t, true);
-    return is_tensor(o.data) || is_numpy_array(o.data) || is_looked_on(o.data) ? wrap(std::move(t))
-                                                                               : lifted(std::move(t));
+    return is_tensor(o.data) || is_numpy_array(o.data) || is_looked_on(o.data, t.dtype()) ? wrap(std::move(t))
+                                                                                          : lifted(std::move(t));
   });
 }
 
@@ -327,8 +335,8 @@ PyObject* py_as_tensor(PyObject*, PyObject* args, PyObject* kwargs) {
     DType dtype = o.type();
     Tensor t = construct_as_tensor(o.data, dtype, o.place());
     if (is_numpy_array(o.data)) warn_read_only(t);
-    return is_tensor(o.data) || is_numpy_array(o.data) || is_looked_on(o.data) ? wrap(std::move(t))
-                                                                               : lifted(std::move(t));
+    return is_tensor(o.data) || is_numpy_array(o.data) || is_looked_on(o.data, t.dtype()) ? wrap(std::move(t))
+                                                                                          : lifted(std::move(t));
   });
 }
 

@@ -1,13 +1,15 @@
 // tesserack.Size: a tuple of ints that knows its product.
+#include "python/graph/traced_size.h"
 #include "python/shown_package.h"
 #include "python/types.h"
 
 namespace ts::py {
 namespace {
 
-// An int, or the size of a ragged dimension, which tesserack.nested marks so.
+// An int, one that a trace follows, or the size of a ragged dimension, which tesserack.nested marks so.
 bool is_size_item(PyObject* item) {
   if (PyLong_Check(item)) return !PyBool_Check(item);
+  if (is_traced_int(item)) return true;
   static PyObject* mark = PyUnicode_InternFromString("__ragged_size__");
   return _PyType_Lookup(Py_TYPE(item), mark) != nullptr;
 }
