@@ -216,3 +216,22 @@ def _requiring_grad(value: Any) -> Any:
     if isinstance(value, Tensor) and value.is_floating_point():
         return value.detach().requires_grad_()
     return value
+
+
+def _nested_map(condition: Callable[[Any], bool], fn: Callable[[Any], Any], condition_msg: str | None = None) -> Any:
+    """A function that applies ``fn`` to what fulfils the condition, within lists, tuples and dicts."""
+
+    def mapped(o: Any) -> Any:
+        if condition(o):
+            return fn(o)
+        if o is None:
+            return None
+        if isinstance(o, (list, tuple)):
+            parts = [mapped(part) for part in o]
+            return type(o)(*parts) if hasattr(o, "_fields") else type(o)(parts)
+        if isinstance(o, dict):
+            return {key: mapped(value) for key, value in o.items()}
+        known = "" if condition_msg is None else f"; accepted types: {condition_msg}, or lists and tuples of them"
+        raise ValueError(f"auto nesting doesn't know how to process an input object of type {type(o).__name__}{known}")
+
+    return mapped

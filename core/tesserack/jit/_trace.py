@@ -27,7 +27,11 @@ def trace(
     check_inputs: Sequence[Any] | None = None,
     check_tolerance: float = 1e-5,
     strict: bool = True,
+    _force_outplace: bool = False,
+    _module_class: Any = None,
+    _compilation_unit: Any = None,
     example_kwarg_inputs: dict[str, Any] | None = None,
+    _store_inputs: bool = True,
 ) -> Any:
     """Run a function or module once on ``example_inputs`` and give what it did, as a program that runs without it.
 
@@ -80,7 +84,11 @@ def trace_module(
     check_inputs: Sequence[dict[str, Any]] | None = None,
     check_tolerance: float = 1e-5,
     strict: bool = True,
+    _force_outplace: bool = False,
+    _module_class: Any = None,
+    _compilation_unit: Any = None,
     example_inputs_is_kwarg: bool = False,
+    _store_inputs: bool = True,
 ) -> Any:
     """As :func:`trace` for several methods of a module: ``inputs`` has the example arguments of each by name.
 

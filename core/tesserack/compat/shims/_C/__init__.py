@@ -12,6 +12,7 @@ from tesserack._native import Generator, Size, device, dtype, is_grad_enabled, l
 from tesserack._tensor.overrides import DisableTorchFunction, DisableTorchFunctionSubclass, function_modes
 from tesserack._tensor.subclass import no_override
 from tesserack.autograd.function import batching
+from tesserack.compat.shims._C._jit import *  # noqa: F403
 from tesserack.compat.shims._C._types import try_infer as _jit_try_infer_type  # noqa: F401
 from tesserack.func._batched import Fallback
 from tesserack.ops.random import default_generator as _default_generator
@@ -101,14 +102,6 @@ def _log_api_usage_once(event: str) -> None:
     """Nothing: usage is not logged."""
 
 
-def _jit_set_profiling_mode(mode: bool) -> bool:
-    return False
-
-
-def _jit_set_profiling_executor(mode: bool) -> bool:
-    return False
-
-
 def _get_graph_executor_optimize(new_settings: bool | None = None) -> bool:
     """True: what is compiled is optimised, whatever is asked for."""
     return True
@@ -122,22 +115,6 @@ def _set_deterministic_fill_uninitialized_memory(mode: bool) -> None:
     if not isinstance(mode, bool):
         raise TypeError(f"expected a bool, but got {type(mode).__name__}")
     deterministic.fill_uninitialized_memory = mode
-
-
-def _jit_override_can_fuse_on_gpu(mode: bool) -> None:
-    """Nothing: there is no fusing."""
-
-
-def _jit_override_can_fuse_on_cpu(mode: bool) -> None:
-    """Nothing: there is no fusing."""
-
-
-def _jit_set_texpr_fuser_enabled(mode: bool) -> None:
-    """Nothing: there is no fusing."""
-
-
-def _jit_set_nvfuser_enabled(mode: bool) -> bool:
-    return False
 
 
 def _get_privateuse1_backend_name() -> str:
