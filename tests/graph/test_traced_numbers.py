@@ -127,3 +127,82 @@ def test_numbers_of_a_trace_within_a_trace() -> None:
     for size in (5, 3, 8):
         x = ts.rand(size)
         assert ts.equal(outer(x), (x[1:] * (1 / (size - 1)) + (size - 1) ** 0.5) * (size / 2))
+
+
+READ: dict[str, tuple[Callable[..., Any], Any]] = {
+    "topk": (lambda x, k: x.topk(k, dim=1)[1], (3, 5)),
+    "mask of lengths": (lambda x, k: (ts.arange(k.max())[None] < k).sum() * x, (2, 9)),
+    "slices": (lambda x, k: x[:, k - 2 : k], (4, 3)),
+    "narrow": (lambda x, k: x.narrow(1, k - 1, 1), (1, 4)),
+    "sizes": (lambda x, k: x.repeat(k, 1), (2, 3)),
+    "fill": (lambda x, k: x + ts.full((1,), k) + ts.full((2, 1, 1), k * 0.5), (2, 3)),
+    "written meanwhile": (lambda x, k: x[:, : (n := k + 0)].sum() + x[:, : n.add_(1)].sum(), (2, 4)),
+}
+
+
+@pytest.mark.parametrize("name", READ)
+def test_numbers_that_operators_read_from_tensors_are_those_of_each_run(name: str) -> None:
+    program, (first, second) = READ[name]
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", category=jit.TracerWarning)
+        traced = jit.trace(program, (ts.rand(4, 6), ts.tensor(first)))
+        outer = jit.trace(lambda x, k: traced(x, k + 1), (ts.rand(4, 6), ts.tensor(first)))
+        frozen = jit.freeze(jit.trace(_Module(program).eval(), (ts.rand(4, 6), ts.tensor(first))))
+    for k in (first, second, second, first):  # again: planned
+        x = ts.rand(4, 6)
+        assert ts.equal(traced(x, ts.tensor(k)), program(x, ts.tensor(k)))
+        assert ts.equal(frozen(x, ts.tensor(k)), program(x, ts.tensor(k)))
+        assert ts.equal(outer(x, ts.tensor(k - 1)), program(x, ts.tensor(k)))
+
+
+class _Module(ts.nn.Module):
+    def __init__(self, program: Callable[..., Any]) -> None:
+        super().__init__()
+        self.program = program
+
+    def forward(self, x: ts.Tensor, k: ts.Tensor) -> ts.Tensor:
+        return self.program(x, k)
+
+
+def test_numbers_among_results_are_tensors() -> None:
+    traced = jit.trace(lambda x: (x.numel(), (x.shape[0] / 2, x)), ts.rand(2, 3))
+    count, (half, _) = traced(ts.rand(3, 3))
+    assert count == 9 and count.dtype == ts.int64 and half == 1.5
+    with pytest.raises(RuntimeError, match=r"(?s)Type 'int' cannot be traced.*can be output from traced functions"):
+        jit.trace(lambda x: [1, 5], ts.rand(2))
+
+
+def test_dicts_are_read_by_their_keys() -> None:
+    traced = jit.trace(lambda d: d["a"] - d["b"] * 2, ({"a": ts.tensor(1.0), "b": ts.tensor(2.0)},))
+    assert traced({"b": ts.tensor(5.0), "a": ts.tensor(3.0), "c": ts.tensor(0.0)}) == -7
+    with pytest.raises(RuntimeError, match="laid out as when it was"):
+        traced({"a": ts.tensor(5.0)})
+
+
+def test_detaching_in_place_is_written_down() -> None:
+    def program(x: ts.Tensor, w: ts.Tensor) -> ts.Tensor:
+        y = x @ w
+        y.detach_()
+        return y
+
+    traced = jit.trace(program, (ts.rand(3, 4), ts.rand(4, 5)))
+    x, w = ts.rand(3, 4), ts.rand(4, 5, requires_grad=True)
+    assert ts.equal(traced(x, w), x @ w) and not traced(x, w).requires_grad
+
+
+def test_other_inputs_must_make_the_same_calls() -> None:
+    def loops(x: ts.Tensor) -> ts.Tensor:
+        for _ in range(x.shape[0]):
+            x = -x
+        return x
+
+    with pytest.raises(jit.TracingCheckError, match="Graphs differed across invocations"):
+        jit.trace(loops, ts.rand(3, 4), check_inputs=[ts.rand(4, 4)])
+    jit.trace(lambda x: x / x.shape[0], ts.rand(3, 4), check_inputs=[ts.rand(4, 4)])
+
+
+def test_modules_with_backward_hooks_are_refused() -> None:
+    module = ts.nn.Sequential(ts.nn.Linear(2, 2))
+    module[0].register_full_backward_hook(lambda *_: None)
+    with pytest.raises(ValueError, match="backward hooks assigned"):
+        jit.trace(module, ts.rand(1, 2))

@@ -268,6 +268,8 @@ void Executor::compute_number(const Node& node, State& state) const {
     out = Item::integer(tensor->size(args[1].i));
   else if (node.size_op == SizeOp::Numel)
     out = Item::integer(tensor->numel());
+  else if (node.size_op == SizeOp::Read)
+    out = read_number(*tensor);
   else
     out = compute(node.size_op, state.number(args[0]), arity(node.size_op) == 2 ? state.number(args[1]) : Item());
   TS_CHECK_VALUE(out.tag == result.tag, name_of(node.size_op),
@@ -279,6 +281,8 @@ void Executor::compute_number(const Node& node, State& state) const {
     there = state.outer->size_of(*tensor, args[1].i);
   else if (node.size_op == SizeOp::Numel)
     there = state.outer->numel_of(*tensor);
+  else if (node.size_op == SizeOp::Read)
+    there = state.outer->read(*tensor);
   else
     there = state.outer->arithmetic(node.size_op, state.outer_item(args[0]),
                                     arity(node.size_op) == 2 ? state.outer_item(args[1]) : Item());

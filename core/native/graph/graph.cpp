@@ -5,10 +5,11 @@
 namespace ts::graph {
 namespace {
 
-constexpr const char* kNames[kSizeOps] = {
-    "",           "size.size", "size.numel", "size.add",     "size.sub", "size.mul",   "size.div",  "size.mod",
-    "size.neg",   "size.min",  "size.max",   "size.truediv", "size.pow", "size.floor", "size.ceil", "size.trunc",
-    "size.round", "size.eq",   "size.ne",    "size.lt",      "size.le",  "size.gt",    "size.ge",   "function.forward"};
+constexpr const char* kNames[kSizeOps] = {"",          "size.size",  "size.numel",   "size.read", "size.add",
+                                          "size.sub",  "size.mul",   "size.div",     "size.mod",  "size.neg",
+                                          "size.min",  "size.max",   "size.truediv", "size.pow",  "size.floor",
+                                          "size.ceil", "size.trunc", "size.round",   "size.eq",   "size.ne",
+                                          "size.lt",   "size.le",    "size.gt",      "size.ge",   "function.forward"};
 
 } // namespace
 
@@ -93,6 +94,7 @@ bool is_random(const Node& n) {
 // Places that are given as numbers say how many results there are; places that are given as truths do not. Nor does it
 // follow from values how many classes there are where that is said.
 bool depends_on_data(const Graph& g, const Node& n) {
+  if (n.size_op == SizeOp::Read) return true;
   if (!n.op || !n.op->effects.data_dependent) return false;
   if (n.op->schema->base == "one_hot" && n.n_args > 1) return g.args(n)[1].is_value || g.args(n)[1].i < 0;
   if (n.op->schema->base != "index") return true;
@@ -107,7 +109,7 @@ bool depends_on_data(const Graph& g, const Node& n) {
 bool communicates(const Node& n) { return n.op && n.op->effects.communicates; }
 
 bool is_pure(const Graph& g, const Node& n) {
-  if (!n.op) return !is_guard(n.size_op);
+  if (!n.op) return !is_guard(n.size_op) && n.size_op != SizeOp::Read;
   const Effects& e = n.op->effects;
   return !writes(g, n) && !e.random && !e.communicates && n.op->kind != OperatorKind::Opaque &&
          n.op->kind != OperatorKind::Answer && n.op->kind != OperatorKind::Composite;

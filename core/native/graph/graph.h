@@ -15,12 +15,14 @@ namespace ts::graph {
 using Id = uint32_t;
 inline constexpr Id kNone = UINT32_MAX;
 
-// What is computed from sizes, and what is asked of them. Comparisons tell whether one that the program made comes out
-// as it did, Forward that an autograd.Function was written down without its gradient; they have no result.
+// What is computed from sizes, and from the one value of a tensor (Read); and what is asked of them. Comparisons tell
+// whether one that the program made comes out as it did, Forward that an autograd.Function was written down without its
+// gradient; they have no result.
 enum class SizeOp : uint8_t {
   None,
   Size,
   Numel,
+  Read,
   Add,
   Sub,
   Mul,
@@ -43,12 +45,15 @@ enum class SizeOp : uint8_t {
   Ge,
   Forward
 };
-inline constexpr int kSizeOps = 24;
+inline constexpr int kSizeOps = 25;
 const char* name_of(SizeOp op); // "size.add"
 SizeOp size_op_named(std::string_view name);
 inline bool is_guard(SizeOp op) { return op >= SizeOp::Eq; }
 inline bool is_rounding(SizeOp op) { return op >= SizeOp::Floor && op <= SizeOp::Round; }
-inline int arity(SizeOp op) { return op == SizeOp::Numel || op == SizeOp::Neg || is_rounding(op) ? 1 : 2; } // no answer
+// Without a guard's answer.
+inline int arity(SizeOp op) {
+  return op == SizeOp::Numel || op == SizeOp::Read || op == SizeOp::Neg || is_rounding(op) ? 1 : 2;
+}
 
 // An argument or a result: a constant, a value, or a list, whose elements stand elsewhere in `Graph::items`.
 struct Item {
@@ -93,6 +98,7 @@ struct Item {
 // As Python computes with ints and floats; a comparison gives the Int 0 or 1. ValueError for what Python refuses:
 // division by zero, whole numbers of more than 64 bits.
 Item compute(SizeOp op, const Item& a, const Item& b);
+Item read_number(const Tensor& t); // of one element, whole or real
 
 // A tensor, as it was when the program was written down, or a number that follows from sizes.
 struct ValueInfo {

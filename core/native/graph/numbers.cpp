@@ -1,5 +1,8 @@
 // Arithmetic on sizes and on what is made of them, as Python's ints and floats do it.
+#include "extend/pending_bits.h"
 #include "graph/graph.h"
+#include "ops/common/check.h"
+#include "runtime/backend.h"
 #include <cmath>
 
 namespace ts::graph {
@@ -105,6 +108,16 @@ Item compute(SizeOp op, const Item& a, const Item& b) {
   if (is_rounding(op) && !whole) return Item::integer(rounded(op, a.f));
   if (op == SizeOp::TrueDiv || (op == SizeOp::Pow && whole && b.i < 0)) whole = false;
   return whole ? Item::integer(of_whole(op, a.i, b.i)) : Item::real(of_real(op, a.as_double(), b.as_double()));
+}
+
+Item read_number(const Tensor& t) {
+  TS_CHECK(t.numel() == 1 && !is_complex(t.dtype()) && t.dtype() != DType::Bool,
+           "size.read: expected a tensor of one number, got one of shape ", t.sizes(), " and dtype ", t.dtype());
+  TS_CHECK(!t.device().is_meta(), "size.read: meta tensors have no data");
+  alignas(16) char bytes[16];
+  copy_bytes_to_host(bytes, materialized(t), static_cast<size_t>(t.item_size()));
+  const Scalar number = read_scalar(bytes, t.dtype());
+  return is_integral(t.dtype(), false) ? Item::integer(number.i) : Item::real(number.real());
 }
 
 } // namespace ts::graph

@@ -532,6 +532,8 @@ Id Tracer::arithmetic(SizeOp op, const Item& a, const Item& b) {
   } else if (op == SizeOp::Numel) {
     number = Item::integer(1);
     for (int64_t s : graph_.sizes(*tensor)) number.i *= s;
+  } else if (op == SizeOp::Read) {
+    number = b;
   } else {
     number = compute(op, number_of(graph_, a), arity(op) == 2 ? number_of(graph_, b) : Item());
   }
@@ -550,6 +552,15 @@ Id Tracer::size_of(const Tensor& t, int64_t dim) {
 }
 Id Tracer::numel_of(const Tensor& t) {
   return arithmetic(SizeOp::Numel, Item::value(Tag::Tensor, value_of(t)), Item());
+}
+
+Id Tracer::read(const Tensor& t) {
+  const bool of_program = known(*t.impl()) != kNone || (t->storage && at_.contains(t->storage));
+  if (!of_program || lenient_) {
+    host_read(t, "Python number");
+    return kNone;
+  }
+  return arithmetic(SizeOp::Read, Item::value(Tag::Tensor, value_of(t)), read_number(t)); // what it is now
 }
 
 void Tracer::guard(SizeOp op, const Item& a, const Item& b, bool answer) {

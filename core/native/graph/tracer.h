@@ -41,6 +41,9 @@ public:
   // --- of sizes ---
   Id size_of(const Tensor& t, int64_t dim);
   Id numel_of(const Tensor& t);
+  // The number that a tensor of the program holds, which every run reads; kNone of other tensors, and for a lenient
+  // one.
+  Id read(const Tensor& t);
   // Arithmetic of two numbers, at least one of them a value.
   Id arithmetic(SizeOp op, const Item& a, const Item& b);
   void guard(SizeOp op, const Item& a, const Item& b, bool answer);

@@ -11,7 +11,7 @@ from typing import Any
 
 import tesserack
 from tesserack import Tensor, _native
-from tesserack.jit import _sizes  # noqa: F401  # sizes become traced ones by it
+from tesserack.jit import _sizes
 from tesserack.jit._script import TracerWarning
 from tesserack.nn.modules._hooks import register_module_forward_hook, register_module_forward_pre_hook
 from tesserack.nn.modules.module import Module
@@ -51,13 +51,25 @@ def _cloned(leaf: Any) -> Any:
     return leaf.detach().clone().requires_grad_(leaf.requires_grad)
 
 
-def check_leaves(leaves: list[Any], what: str) -> list[Tensor]:
-    """The leaves, which are all tensors. ``RuntimeError``"""
+def _arguments(leaves: list[Any]) -> list[Tensor]:
+    """Copies of the leaves, which are all tensors. ``RuntimeError``"""
     for leaf in leaves:
         if not isinstance(leaf, Tensor):
             raise RuntimeError(
-                f"jit.trace: Type '{type(leaf).__name__}' cannot be traced as {what}. Only Tensors and (possibly "
+                f"jit.trace: Type '{type(leaf).__name__}' cannot be traced as an argument. Only Tensors and (possibly "
                 "nested) Lists, Dicts, and Tuples of Tensors can be traced"
+            )
+    return [_cloned(leaf) for leaf in leaves]
+
+
+def _results(leaves: list[Any]) -> list[Tensor]:
+    """The leaves, which are tensors, or become tensors as numbers that follow from sizes. ``RuntimeError``"""
+    leaves = [tesserack.tensor(leaf) if isinstance(leaf, _sizes.Number) else leaf for leaf in leaves]
+    for leaf in leaves:
+        if not isinstance(leaf, Tensor):
+            raise RuntimeError(
+                f"jit.trace: Type '{type(leaf).__name__}' cannot be traced as a result. Only tensors, and (possibly "
+                "nested) lists, dicts and tuples of tensors can be output from traced functions"
             )
     return leaves
 
@@ -98,7 +110,7 @@ def record(
     containers of tensors, and, where ``strict``, for lists and dicts as results.
     """
     leaves, given = pytree.tree_flatten((args, kwargs))
-    leaves = [_cloned(leaf) for leaf in check_leaves(leaves, "an argument")]
+    leaves = _arguments(leaves)
     own_args, own_kwargs = pytree.tree_unflatten(leaves, given)
     tracer = _native._Tracer(_PACKAGE, warn_where_it_stands)
     for leaf, name in zip(leaves, names, strict=True):
@@ -108,10 +120,11 @@ def record(
     try:
         with _module_paths(tracer, module):
             output = function(*own_args, **own_kwargs)
+        leaves, gave = pytree.tree_flatten(output)
+        results = _results(leaves)
         if strict and isinstance(output, (list, dict)):
             raise RuntimeError(_CONTAINER.format(type(output).__name__))
-        results, gave = pytree.tree_flatten(output)
-        graph = tracer.end(check_leaves(results, "a result"))
+        graph = tracer.end(results)
     finally:
         tracer.cancel()
-    return Recording(graph, names, given, gave, output)
+    return Recording(graph, names, given, gave, pytree.tree_unflatten(results, gave))

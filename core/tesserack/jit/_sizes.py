@@ -9,10 +9,10 @@ from typing import Any
 
 from tesserack import _native
 
-__all__ = ["TracedFloat", "TracedInt"]
+__all__ = ["Number", "TracedFloat", "TracedInt"]
 
 
-class _Number:
+class Number:
     """A number that knows what value of the graph it is.
 
     No subclass of ``int`` or ``float``: their own arithmetic would not ask it (``1.0 / n``). To ``isinstance`` it is
@@ -90,19 +90,19 @@ class _Number:
 
 
 def _plain_of(x: Any) -> Any:
-    return x._plain() if isinstance(x, _Number) else x
+    return x._plain() if isinstance(x, Number) else x
 
 
 def _number_of(x: Any) -> Any:
     """The Python number that it stands for; None for what is no real one."""
-    if isinstance(x, _Number):
+    if isinstance(x, Number):
         return x._number
     return (int(x) if isinstance(x, int) else x) if isinstance(x, (int, float)) else None
 
 
 def _leaves(x: Any) -> bool:
     """Whether its arithmetic with a traced number takes that as it was: complex numbers, and NumPy's."""
-    return isinstance(x, complex) or (hasattr(x, "__array__") and not isinstance(x, (_Number, _native.Tensor)))
+    return isinstance(x, complex) or (hasattr(x, "__array__") and not isinstance(x, (Number, _native.Tensor)))
 
 
 def _fits(result: Any) -> bool:
@@ -117,7 +117,7 @@ def _made(name: str, plain: Callable[[Any, Any], Any], a: Any, b: Any) -> Any:
     result = plain(x, y)
     if not _fits(result):
         return plain(_plain_of(a), _plain_of(b))
-    made = _native._trace_number(name, a if isinstance(a, _Number) else x, b if isinstance(b, _Number) else y)
+    made = _native._trace_number(name, a if isinstance(a, Number) else x, b if isinstance(b, Number) else y)
     return result if made is None else made
 
 
@@ -127,12 +127,12 @@ def _arithmetic(name: str, plain: Callable[[Any, Any], Any]) -> tuple[Any, Any]:
 
 
 def _comparison(name: str, plain: Callable[[Any, Any], Any]) -> Any:
-    def compare(self: _Number, other: Any) -> Any:
+    def compare(self: Number, other: Any) -> Any:
         number = _number_of(other)
         if number is None:
             return plain(self._plain(), other) if _leaves(other) else NotImplemented
         answer = plain(self._number, number)
-        _native._trace_guard(name, self, other if isinstance(other, _Number) else number, answer)
+        _native._trace_guard(name, self, other if isinstance(other, Number) else number, answer)
         return answer
 
     return compare
@@ -144,7 +144,7 @@ def _leaving(name: str) -> Any:
 
 
 def _rounded(name: str, plain: Callable[[float], int]) -> Any:
-    def method(self: _Number) -> Any:
+    def method(self: Number) -> Any:
         if type(self) is TracedInt:
             return self
         return _made(name, lambda x, _: plain(x), self, 0)
@@ -163,15 +163,15 @@ _OPERATORS: dict[str, tuple[str, Callable[[Any, Any], Any]]] = {
 }
 for _method, _entry in _OPERATORS.items():
     _forward, _reflected = _arithmetic(*_entry)
-    setattr(_Number, f"__{_method}__", _forward)
-    setattr(_Number, f"__r{_method}__", _reflected)
+    setattr(Number, f"__{_method}__", _forward)
+    setattr(Number, f"__r{_method}__", _reflected)
 for _name in ("eq", "ne", "lt", "le", "gt", "ge"):
-    setattr(_Number, f"__{_name}__", _comparison(f"size.{_name}", getattr(operator, _name)))
+    setattr(Number, f"__{_name}__", _comparison(f"size.{_name}", getattr(operator, _name)))
 for _name in ("floor", "ceil", "trunc"):
-    setattr(_Number, f"__{_name}__", _rounded(f"size.{_name}", getattr(math, _name)))
+    setattr(Number, f"__{_name}__", _rounded(f"size.{_name}", getattr(math, _name)))
 
 
-class TracedInt(_Number):
+class TracedInt(Number):
     """``x.shape[i]`` within a program that is traced, and whole numbers that follow from it.
 
     What ``+ - * / // % **``, the sign, shifts and rounding make of it is a traced number, too, and a later run
@@ -200,7 +200,7 @@ class TracedInt(_Number):
     __invert__ = _leaving("__invert__")
 
 
-class TracedFloat(_Number):
+class TracedFloat(Number):
     """A fraction that follows from sizes: ``x.shape[i] / 2``, ``n ** 0.5``; ``math.floor`` of it is whole again."""
 
     __slots__ = ()

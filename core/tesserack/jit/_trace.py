@@ -6,6 +6,7 @@ import inspect
 import re
 import warnings
 from collections.abc import Callable, Sequence
+from itertools import zip_longest
 from typing import Any
 
 import tesserack as ts
@@ -129,6 +130,12 @@ def _as_tuple(inputs: Any) -> tuple[Any, ...]:
 def _traced_module(module: Module, examples: dict[str, tuple[Any, Any]], options: Any) -> TopLevelTracedModule:
     if isinstance(module, ScriptModule) and type(module).__name__ == "TracedModule":
         raise RuntimeError("jit.trace: expected a module, got a part of one that was traced; trace the original")
+    for part in module.modules():
+        if part._backward_hooks or part._backward_pre_hooks:
+            raise ValueError(
+                f"jit.trace: Modules that have backward hooks assigned can't be compiled: got {type(part).__name__}; "
+                "remove the hooks, or register them with tensors after the call"
+            )
     check, inputs, tolerance, strict = options
     programs = {}
     for name, (args, kwargs) in examples.items():
@@ -172,7 +179,7 @@ def _program(
     name = re.sub(r"\W", "_", name)
     positional = _argument_names(function, module, name)
 
-    def once() -> _recording.Recording:
+    def once(args: tuple[Any, ...] = args, kwargs: dict[str, Any] = kwargs) -> _recording.Recording:
         return _recording.record(function, args, kwargs, _leaf_names(args, kwargs, positional), strict, module)
 
     places = places_of(module)  # as it was before: a program may put other tensors there
@@ -190,6 +197,8 @@ def _program(
                 _check_graph(recording, once())
                 for given in inputs if inputs is not None else [None]:
                     some = (args, kwargs) if given is None else (_as_tuple(given), {})
+                    if given is not None:
+                        _check_calls(recording, once(*some))
                     _check_results(program, function, *some, module, tolerance)
         finally:
             _restore(state)
@@ -230,13 +239,31 @@ def _check_graph(first: _recording.Recording, second: _recording.Recording) -> N
             raise TracingCheckError(None, f"Node:\n\t{where}\nTensor {value} was {a} and then {b}")
 
 
+def _calls(recording: _recording.Recording) -> list[str]:
+    """What is called with what, in order: no types, which are of the inputs, and no decisions."""
+    try:
+        lines = _lines(recording.graph.outer_level())
+    except RuntimeError:  # it holds a backward pass, which is for some sizes
+        return []
+    calls = [line.strip().rpartition(" = ")[2] for line in lines[1:]]
+    return [call for call in calls if not re.match(r"size\.(eq|ne|lt|le|gt|ge)\(", call)]
+
+
+def _check_calls(first: _recording.Recording, second: _recording.Recording) -> None:
+    """Whether the program makes the same calls for other inputs."""
+    one, other = _calls(first), _calls(second)
+    for a, b in zip_longest(one, other, fillvalue="(the end)"):
+        if a != b:
+            raise TracingCheckError(f"Graph diff:\nFirst diverging operator:\nNode diff:\n\t- {a}\n\t+ {b}\n", None)
+
+
 def _check_results(
     program: Program, function: Callable[..., Any], args: Any, kwargs: Any, module: Module | None, tolerance: float
 ) -> None:
     def run(called: Callable[..., Any]) -> list[Any]:
         leaves, tree = pytree.tree_flatten((args, kwargs))
         own_args, own_kwargs = pytree.tree_unflatten([_recording._cloned(leaf) for leaf in leaves], tree)
-        return pytree.tree_leaves(called(*own_args, **own_kwargs))
+        return [ts.as_tensor(leaf) for leaf in pytree.tree_leaves(called(*own_args, **own_kwargs))]
 
     modules = {} if module is None else dict(module.named_modules(remove_duplicate=False))
     state = _state_of(module)

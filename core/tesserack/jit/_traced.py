@@ -21,6 +21,18 @@ _grad_enabled, _is_tracing = _native.is_grad_enabled, _native._is_tracing
 Slot = tuple[str, str]  # of a module by its path: the attribute
 
 
+def _ordered(given: Any, tree: Any) -> Any:
+    """With the items of dicts that were traced, in the order of then: a trace asks for them by key."""
+    if tree.is_leaf() or len(tree.children_specs) == 0:
+        return given
+    parts = tree.children_specs
+    if tree.type is dict and type(given) is dict and set(tree.context) <= set(given):
+        return {key: _ordered(given[key], part) for key, part in zip(tree.context, parts, strict=True)}
+    if tree.type is type(given) and tree.type in (list, tuple) and len(given) == len(parts):
+        return tree.type(_ordered(one, part) for one, part in zip(given, parts, strict=True))
+    return given
+
+
 class Program:
     """A graph that runs: on the tensors it is given, and on those it found when it was traced.
 
@@ -75,6 +87,10 @@ class Program:
         if len(args) == self._flat and not kwargs and all(isinstance(a, Tensor) for a in args):
             return list(args)
         args, kwargs = self._arranged(args, kwargs)
+        places, named = self.given.children_specs
+        args = _ordered(args, places)
+        if set(kwargs) == set(named.context):
+            kwargs = _ordered(kwargs, named)
         leaves, tree = pytree.tree_flatten((args, kwargs))
         if tree != self.given or not all(isinstance(leaf, Tensor) for leaf in leaves):
             raise RuntimeError(

@@ -27,7 +27,9 @@ Graph with_numbers(const Graph& g, const std::vector<std::optional<Item>>& known
 }
 
 std::optional<Item> number_of(const Node& n, std::span<const Item> args) {
-  if (n.op || n.size_op == SizeOp::Size || n.size_op == SizeOp::Numel || is_guard(n.size_op)) return std::nullopt;
+  if (n.op || n.size_op == SizeOp::Size || n.size_op == SizeOp::Numel || n.size_op == SizeOp::Read ||
+      is_guard(n.size_op))
+    return std::nullopt;
   for (const Item& a : args)
     if (a.is_value) return std::nullopt;
   return compute(n.size_op, args[0], args.size() > 1 ? args[1] : Item());
@@ -111,8 +113,11 @@ Tensor computed(const Graph& g, const Node& n, const std::vector<Tensor>& tensor
 
 Graph specialised(const Graph& g) {
   std::vector<std::optional<Item>> known(g.values.size());
-  for (Id v = 0; v < g.values.size(); ++v)
-    if (g.values[v].tag != Tag::Tensor) known[v] = g.values[v].number;
+  for (const Node& n : g.nodes) {
+    bool follows = n.op || n.size_op == SizeOp::Read; // from values
+    if (!follows) g.each_use(n, [&](Id v) { follows = follows || (g.values[v].tag != Tag::Tensor && !known[v]); });
+    if (!follows) g.each_def(n, [&](Id v) { known[v] = g.values[v].number; });
+  }
   return with_numbers(g, known, false);
 }
 

@@ -85,9 +85,9 @@ void PlanMaker::choose_calls() {
     if (follows) called_[k] = true;
     g_.each_def(node, [&](Id v) {
       producer_[v] = k;
-      unknown[v] = follows || r_.varies[k];
+      unknown[v] = follows || r_.varies[k] || node.size_op == SizeOp::Read;
     });
-    if (!node.op && !follows) called_[k] = false; // its number is known
+    if (!node.op && !follows) called_[k] = node.size_op == SizeOp::Read; // else its number is known
   }
 }
 

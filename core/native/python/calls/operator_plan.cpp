@@ -135,6 +135,10 @@ bool collect_varargs(const Signature& s, const CallArgs& call, Bound& bound) {
     return collect_tensors(call, at, bound.values()[s.positional[at]], bound.scratch);
   int64_t* list = bound.scratch.words(n);
   for (size_t k = 0; k < n; ++k) {
+    if (Value v; follow_read(call.args[at + k], v, &list[k], true)) {
+      list[k] = v.i;
+      continue;
+    }
     if (!as_int_argument(call.args[at + k], list[k])) return false;
     note_number(call.args[at + k], &list[k]);
   }

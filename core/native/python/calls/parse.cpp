@@ -208,7 +208,7 @@ bool as_any_number(PyObject* o, Value& out, double* parts) {
 namespace {
 
 bool as_double(PyObject* o, Value& out) {
-  if (!as_number(o, out)) return false;
+  if (!follow_read(o, out, &out, false) && !as_number(o, out)) return false;
   out = Value(out.as_double());
   return true;
 }
@@ -262,6 +262,7 @@ bool as_tensor_value(PyObject* o, Value& out) {
 }
 
 bool as_scalar_value(PyObject* o, Value& out, Scratch& scratch) {
+  if (follow_read(o, out, &out, false)) return true;
   if (as_number(o, out)) return true;
   return as_any_number(o, out, reinterpret_cast<double*>(scratch.words(2)));
 }
@@ -273,6 +274,7 @@ bool convert_one(TypeKind kind, PyObject* o, Value& out, Scratch& scratch) {
   case TypeKind::Scalar: return as_scalar_value(o, out, scratch);
   case TypeKind::Int: {
     int64_t i = 0;
+    if (follow_read(o, out, &out, true)) return true;
     if (!as_int_argument(o, i)) return false;
     out = Value(i);
     note_number(o, &out);
@@ -402,6 +404,10 @@ bool as_int_list(PyObject* o, Value& out, Scratch& scratch) {
       continue;
     }
     PyRef alive = PyRef::borrow(item);
+    if (Value v; follow_read(item, v, &list[i], true)) {
+      list[i] = v.i;
+      continue;
+    }
     if (!as_int_argument(item, list[i])) return false;
     note_number(item, &list[i]);
   }

@@ -16,6 +16,7 @@ Tensor run(const Operator& op, std::span<const Value> args) {
 void put(PyObject* o, Value& out) {
   int64_t i = 0;
   if (o == Py_None) return;
+  if (follow_read(o, out, &out, true)) return;
   TS_CHECK_TYPE(as_int(o, i), "slice indices must be integers or None or have an __index__ method, got ", type_name(o));
   out = Value(i);
   note_number(o, &out);

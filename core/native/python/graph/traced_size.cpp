@@ -1,4 +1,5 @@
 #include "python/graph/traced_size.h"
+#include "autograd/meta.h"
 #include "graph/tracer.h"
 #include "python/tensor/tensor_object.h"
 #include "python/types.h"
@@ -150,6 +151,20 @@ void link_traced(PyObject* o, const void* place) {
   Tracer* t = Tracer::current();
   Id v = t ? value_of(o) : graph::kNone;
   if (v != graph::kNone) t->link(place, t->number(v), v);
+}
+
+bool read_traced(PyObject* o, Value& out, const void* place, bool whole) {
+  Tracer* tracer = Tracer::current();
+  if (!tracer || !is_tensor(o)) return false;
+  const Tensor& t = tensor_of(o);
+  const bool fits = is_integral(t.dtype(), false) || (!whole && is_floating(t.dtype()));
+  if (!fits || t->payload || requires_grad(t) || t.numel() != 1 || (!whole && t.ndim() != 0)) return false;
+  Id v = tracer->read(t);
+  if (v == graph::kNone) return false;
+  const Item& number = tracer->number(v);
+  out = number.tag == Tag::Int ? Value(number.i) : Value(number.f);
+  tracer->link(place, number, v);
+  return true;
 }
 
 void note_host_read(const Tensor& t, const char* what) {

@@ -23,6 +23,12 @@ inline void note_number(PyObject* o, const void* place) {
     link_traced(o, place);
 }
 // Values of the tensor become numbers of Python; `what`, as PyTorch says it: "Python boolean".
+// The number that a tensor of the program holds, as the argument at this place, which later runs read anew; false where
+// that is not possible.
+bool read_traced(PyObject* o, Value& out, const void* place, bool whole);
+inline bool follow_read(PyObject* o, Value& out, const void* place, bool whole) {
+  return traced_int && read_traced(o, out, place, whole);
+}
 void note_host_read(const Tensor& t, const char* what);
 void warn_traced(const char* text);
 bool is_tracing(); // this thread

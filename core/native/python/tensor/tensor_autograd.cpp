@@ -4,12 +4,14 @@
 #include "autograd/forward_level.h"
 #include "autograd/keep_saved.h"
 #include "autograd/meta.h"
+#include "dispatch/op_handles.h"
 #include "python/autograd/autograd_bindings.h"
 #include "python/autograd/hook_handle.h"
 #include "python/autograd/node_object.h"
 #include "python/calls/overrides.h"
 #include "python/calls/parse.h"
 #include "python/cycles.h"
+#include "python/graph/traced_size.h"
 #include "python/tensor/tensor_slots.h"
 #include "runtime/empty.h"
 #include "tensor/home.h"
@@ -321,7 +323,10 @@ PyObject* retain_grad_method(PyObject* self, PyObject*) {
 
 PyObject* detach_(PyObject* self, PyObject*) {
   return guarded([&] {
-    detach_inplace(tensor_of(self));
+    const Tensor& t = tensor_of(self);
+    Tensor cut = is_tracing() ? ops::detach(t) : Tensor(); // the program's value from now on
+    detach_inplace(t);
+    if (cut.defined()) t->traced = cut->traced;
     return Py_NewRef(self);
   });
 }
