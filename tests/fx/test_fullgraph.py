@@ -7,7 +7,10 @@ import functools
 import importlib.util
 import itertools
 import math
+import operator
+import random
 import types
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 
@@ -162,3 +165,64 @@ def test_a_refusal_does_not_depend_on_the_name_of_a_folder(folder: str, tmp_path
     with pytest.raises(Unsupported, match="fullgraph=True"):
         for _ in range(3):
             ts.compile(module.f, fullgraph=True)(ts.ones(2))
+
+
+def _under_inference(x: ts.Tensor) -> ts.Tensor:
+    with ts.inference_mode():
+        y = x.sin()
+    return y * 1
+
+
+def _recorded(x: ts.Tensor) -> ts.Tensor:
+    with ts.profiler.record_function("a"):
+        return x.sin()
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        _under_inference,
+        _recorded,
+        lambda x: (x.sin(), x.is_leaf),
+        lambda x: x.sin() if x.grad is None else x,
+        lambda x: (x.sin(), x._version),
+        lambda x: x.sin() * ts.are_deterministic_algorithms_enabled(),
+        lambda x: x.sin() * operator.itemgetter(1)([1, 2]),
+        lambda x: collections.namedtuple("T", "a b")(x.sin(), 1).a,
+        lambda x: x.sin() * random.uniform(0, 1),
+        lambda x: x.sin() * (id(x) == id(x)),
+    ],
+)
+def test_what_graphs_of_pytorch_take_runs_as_python(function: Callable[[ts.Tensor], ts.Tensor]) -> None:
+    compiled = ts.compile(function, fullgraph=True)
+    for _ in range(7):
+        random.seed(1)
+        found = compiled(X)
+        random.seed(1)
+        ts.testing.assert_close(found, function(X))
+
+
+@pytest.mark.filterwarnings("ignore:told")
+def test_a_function_that_warns_is_refused_at_once() -> None:
+    def warns(x: ts.Tensor) -> ts.Tensor:
+        warnings.warn("told", stacklevel=1)
+        return x.sin()
+
+    compiled = ts.compile(warns, fullgraph=True)
+    for _ in range(3):
+        with pytest.raises(Unsupported, match="warns"):
+            compiled(X)
+
+
+def test_a_disabled_function_is_not_told_that_a_graph_is_made() -> None:
+    seen = []
+
+    @ts.compiler.disable
+    def inner(x: ts.Tensor) -> ts.Tensor:
+        seen.append(ts.compiler.is_compiling())
+        return x + 1
+
+    compiled = ts.compile(lambda x: inner(x.sin()) * 2)
+    for _ in range(4):
+        compiled(X)
+    assert seen == [False] * 4

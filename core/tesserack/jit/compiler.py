@@ -215,12 +215,12 @@ def exporting() -> Iterator[None]:
 
 def is_compiling() -> bool:
     """Whether this thread makes a graph of a program: a run is captured, or :func:`is_exporting`."""
-    return capture.compiling() or is_exporting()
+    return capture.seen() or is_exporting()
 
 
 def is_dynamo_compiling() -> bool:
     """Whether a run is captured."""
-    return capture.compiling()
+    return capture.seen()
 
 
 def is_exporting() -> bool:
@@ -242,7 +242,10 @@ def disable(fn: Callable[..., Any] | None = None, recursive: bool = True, *, rea
     @functools.wraps(fn)
     def call(*args: Any, **kwargs: Any) -> Any:
         watch.tell(told)
-        return fn(*args, **kwargs)
+        if not capture.compiling():
+            return fn(*args, **kwargs)
+        with capture.unseen():
+            return fn(*args, **kwargs)
 
     call.__dict__["_torchdynamo_disable"] = True
     return call

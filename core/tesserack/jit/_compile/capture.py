@@ -25,6 +25,21 @@ OTHERWISE = "it reads what runs of other arguments do not"
 HELD = "an argument is a tensor that the program holds besides: Python may tell that, and no graph would"
 
 
+@contextlib.contextmanager
+def unseen() -> Iterator[None]:
+    """What runs inside is told that nothing is captured."""
+    _state.unseen = getattr(_state, "unseen", 0) + 1
+    try:
+        yield
+    finally:
+        _state.unseen -= 1
+
+
+def seen() -> bool:
+    """Whether programs are told that this thread captures a run."""
+    return compiling() and not getattr(_state, "unseen", 0)
+
+
 def compiling() -> bool:
     """Whether this thread captures a run."""
     return getattr(_state, "compiling", 0) > 0
@@ -128,7 +143,7 @@ def run(
             if read is not None:
                 dependencies.check_closures()
                 read.check(
-                    dependencies.found, dependencies.ran(), read.after_roots(), watch.inner.difference(watch.codes)
+                    dependencies.found, dependencies.ran(), read.after_roots(), watch.inner.keys() - watch.codes.keys()
                 )
             return result, _captured(recorder, dependencies, inputs, result, watch.is_new)
     except NotProved as error:

@@ -23,6 +23,7 @@ __all__ = [
     "catches",
     "check",
     "free_paths",
+    "instructions_of",
     "lines_of",
     "path_after",
     "reads",
@@ -62,7 +63,8 @@ class Reads(NamedTuple):
     attributes: frozenset[str]
 
 
-def _instructions(code: types.CodeType) -> list[dis.Instruction]:
+def instructions_of(code: types.CodeType) -> list[dis.Instruction]:
+    """Those that do something."""
     return [i for i in dis.get_instructions(code) if i.opname not in ("PUSH_NULL", "PRECALL", "CACHE")]
 
 
@@ -71,7 +73,7 @@ def reads(code: types.CodeType) -> Reads:
     """What the code reads."""
     found: list[Read] = []
     attributes: set[str] = set()
-    instructions = _instructions(code)
+    instructions = instructions_of(code)
     lines = lines_of(instructions, code)
     for place, instruction in enumerate(instructions):
         if instruction.opname in ("LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR"):
@@ -86,7 +88,7 @@ def reads(code: types.CodeType) -> Reads:
 @functools.lru_cache(maxsize=4096)
 def free_paths(code: types.CodeType, name: str) -> frozenset[tuple[str, ...]]:
     """The attributes, one after another, that a function and those made in it read of what it closes over."""
-    instructions = _instructions(code)
+    instructions = instructions_of(code)
     found = {
         path_after(instructions, place)
         for place, instruction in enumerate(instructions)
@@ -101,7 +103,7 @@ def check(code: types.CodeType) -> Reads:
     refused = _refusal(code)
     if refused is not None:
         where, what = refused
-        raise NotProved(f"{where} {what}", own=writes(what))
+        raise NotProved(f"{where} {what}", own=writes(what) or what.startswith("reads the attribute "))
     return reads(code)
 
 
@@ -113,7 +115,7 @@ def writes(what: str) -> bool:
 @functools.lru_cache(maxsize=4096)
 def _refusal(code: types.CodeType) -> tuple[str, str] | None:
     """The line of what a graph would not repeat, and what it does."""
-    instructions = _instructions(code)
+    instructions = instructions_of(code)
     lines = lines_of(instructions, code)
     for place, instruction in enumerate(instructions):
         where = f"{code.co_filename}:{lines[place]} ({code.co_name})"
@@ -152,7 +154,7 @@ def catches(code: types.CodeType) -> bool:
     """Whether the code does something of its own after errors: a graph would not."""
     if code.co_name == "__exit__":
         return True
-    names = [i.opname for i in _instructions(code)]
+    names = [i.opname for i in instructions_of(code)]
     if "SETUP_FINALLY" in names:
         return True
     # An error is over where its place is left other than to raise it again; a block of `with` has one such way.
@@ -181,7 +183,7 @@ _SIMPLE = ("LOAD_FAST", "LOAD_DEREF", "LOAD_GLOBAL", "LOAD_ATTR", "LOAD_CONST", 
 def asks_by_constant_names(code: types.CodeType) -> frozenset[str] | None:
     """The names by which ``getattr`` and ``hasattr`` ask; None where one does not stand in the code."""
     names: set[str] = set()
-    instructions = _instructions(code)
+    instructions = instructions_of(code)
     for place, instruction in enumerate(instructions):
         if instruction.opname != "LOAD_GLOBAL" or instruction.argval not in _BY_NAME:
             continue

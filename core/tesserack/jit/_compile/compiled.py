@@ -335,7 +335,8 @@ class Compiled:
 
     def _note_attempt(self, error: NotProved) -> None:
         self._attempts += 1
-        if error.passing and self._attempts < config["closer" if self._closely else "attempts"]:
+        warns = self.fullgraph and error.reason.endswith(" warns")  # as it may do in every call
+        if error.passing and not warns and self._attempts < config["closer" if self._closely else "attempts"]:
             return
         if not (error.passing or error.final or self._closely):
             self._closely, self._attempts = True, 0

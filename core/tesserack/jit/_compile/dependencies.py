@@ -236,7 +236,7 @@ class Dependencies:
                 raise NotProved(
                     f"{code.co_filename}:{read.line} ({code.co_name}) reads the class {value.__qualname__}, "
                     "whose making may do anything",
-                    own=value.__module__ in ("collections", "itertools", "functools"),
+                    own=value.__module__ in ("collections", "itertools", "functools", "operator"),
                 )
         for value in (*self.tokens.builtins.values(), *self.inputs.builtins.values()) if indirect else ():
             if not computes(value):

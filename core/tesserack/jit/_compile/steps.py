@@ -145,7 +145,7 @@ class Steps:
 
     def _refuse_hidden(self, frame: types.FrameType, name: str) -> None:
         where = f"{frame.f_code.co_filename}:{frame.f_lineno} ({frame.f_code.co_name})"
-        self.watch.refuse(f"{where} reads the attribute {name!r}, which is no part of what is compared")
+        self.watch.refuse(f"{where} reads the attribute {name!r}, which is no part of what is compared", own=True)
 
     def writes(self, frame: types.FrameType, owner: Any, name: str) -> None:
         """Something sets, or deletes, an attribute. Of what was there before it is compared afterwards."""

@@ -19,6 +19,7 @@ from tesserack._tensor.overrides import is_tensor_method_or_property
 from tesserack.autograd._whole import entries
 from tesserack.jit._compile.code import Read, asks_by_constant_names, catches, check, reads
 from tesserack.jit._compile.errors import NotProved
+from tesserack.jit._compile.inside import Inside
 from tesserack.jit._compile.steps import Steps
 
 __all__ = ["PACKAGE", "Watch", "computes", "is_trusted", "tell", "trust"]
@@ -65,6 +66,8 @@ _REFUSED = frozenset({
     "_get_num_threads", "is_anomaly_enabled", "is_anomaly_check_nan_enabled", "_default_generator", "memory_stats",
     "current_stream", "default_stream", "synchronize", "_register_hook", "_register_prehook", "_register_post_hook",
 })  # fmt: skip
+# Of what PyTorch's graphs take, and these do not: a function that has to be one graph runs as plain Python then.
+_TAKEN = ("utils/profiler/_record.py", "utils/settings.py")
 _OF_NUMPY = frozenset({"numpy", "_numpy", "_from_numpy", "from_numpy", "__array__"})  # of these, what arrays go through
 _BY_NAME = frozenset({"getattr", "hasattr", "setattr", "delattr"})
 _OF_ABC = frozenset({"_abc_instancecheck", "_abc_subclasscheck", "get_cache_token"})
@@ -138,7 +141,7 @@ class Watch:
         self.abstract = False  # whether abstract classes were asked who belongs to them
         self._importing = 0
         self.inside = False  # within a call that stands whole
-        self.inner: set[types.CodeType] = set()  # what runs there
+        self.inner: dict[types.CodeType, Inside] = {}  # what runs there
         self.opaque = 0  # how deep the run is in operators that programs define
         self.count: Callable[[], int] = int  # how many operators have been written down
         self.native = False  # whether it is written down where gradients are switched off
@@ -229,8 +232,8 @@ class Watch:
             return
         code = frame.f_code
         if self.inside:
-            if event == "call" and not code.co_filename.startswith(PACKAGE):
-                self.inner.add(code)
+            if event == "call" and code not in self.inner and not code.co_filename.startswith(PACKAGE):
+                self.inner[code] = Inside.of(frame)
             return
         if code in self._opaque and event in ("call", "return"):
             self.opaque += 1 if event == "call" else -1
@@ -259,7 +262,7 @@ class Watch:
         if name.startswith(PACKAGE):
             inside = name[len(PACKAGE) + 1 :]
             if not inside.startswith(_COMPUTE) or inside.startswith(_NOT):
-                self.refuse(f"{_line(frame.f_back)} calls {code.co_name} of {inside}")
+                self.refuse(f"{_line(frame.f_back)} calls {code.co_name} of {inside}", own=inside in _TAKEN)
             elif not name.startswith(_OWN):
                 self.own.setdefault(code, frame.f_globals)
         elif name.startswith("<frozen importlib"):
@@ -287,7 +290,9 @@ class Watch:
         if self.native and name == "tolist" and isinstance(owner, Tensor):
             return  # which tells what it reads
         if name in _REFUSED or type(owner).__name__ in _SWITCHES:
-            self.refuse(f"{_line(frame)} calls {name}", own=name in _OF_NUMPY)
+            self.refuse(
+                f"{_line(frame)} calls {name}", own=name in _OF_NUMPY or type(owner).__name__ == "inference_mode"
+            )
         if frame.f_code.co_filename.startswith(PACKAGE) or frame.f_code in _trusted or _is_help(frame):
             return
         if isinstance(owner, (Tensor, *_VALUES)) or is_tensor_method_or_property(function):
@@ -310,7 +315,7 @@ class Watch:
             "get",
         ):
             return
-        own = getattr(kind, "__module__", None) in ("collections", "functools")
+        own = getattr(kind, "__module__", None) in ("collections", "functools", "random") or name in ("id", "intern")
         self.refuse(f"{_line(frame)} calls {name}, which may do anything", own=own)
 
 

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import contextlib
-import dis
 import functools
 import itertools
 import sys
 import threading
 import types
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from tesserack import Tensor, _native
 from tesserack._tensor.subclass import no_override
 from tesserack.autograd import _whole
-from tesserack.jit._compile.code import lines_of
+from tesserack.jit._compile.code import reads
 from tesserack.jit._compile.errors import NotProved
 from tesserack.jit._compile.flow import only_returned
+from tesserack.jit._compile.inside import Around, changes
 from tesserack.jit._compile.results import Makers
 from tesserack.jit._compile.state import PLAIN
 from tesserack.utils import _pytree as pytree
@@ -78,7 +78,7 @@ class WholeCall:
         leaves = pytree.tree_leaves(result)
         self.outputs = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
         self._others = [None if isinstance(leaf, Tensor) else leaf for leaf in leaves]
-        self._like = [_likeness(x) for x in self.outputs]
+        self._like = _likenesses(self.outputs, self.tensors)
         return result
 
     def finish(self, held: dict[int, Any], is_new: Callable[[Any], bool | None]) -> None:
@@ -131,11 +131,12 @@ class WholeCall:
         leaves = [result] if type(result) is Tensor else pytree.tree_leaves(result)
         outputs = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
         others = [None if isinstance(leaf, Tensor) else leaf for leaf in leaves]
-        if others != self._others or [_likeness(x) for x in outputs] != self._like:
+        like = _likenesses(outputs, tensors)
+        if others != self._others or like != self._like:
             raise OtherResults(
                 f"compile: {self.line} calls {self.__name__}, whose results are other than in the run that was "
                 f"captured: expected {self._told(self._others, self._like)}, got "
-                f"{self._told(others, [_likeness(x) for x in outputs])}; decorate what calls it with compiler.disable",
+                f"{self._told(others, like)}; decorate what calls it with compiler.disable",
                 self.early and self.computes,
             )
         return outputs
@@ -143,7 +144,7 @@ class WholeCall:
     @staticmethod
     def _told(others: list[Any], like: list[Any]) -> str:
         values = [repr(value) for value in others if value is not None]
-        return ", ".join([*values, *(f"{dtype} {tuple(shape)}" for shape, _, dtype, _ in like)]) or "None"
+        return ", ".join([*values, *(f"{dtype} {tuple(shape)}" for shape, _, dtype, *_ in like)]) or "None"
 
 
 _PASSED_ON = getattr(Tensor, "__torch_function__").__func__  # noqa: B009
@@ -155,8 +156,13 @@ def _sees_calls(cls: type[Tensor]) -> bool:
     return own is not no_override and getattr(own, "__func__", own) is not _PASSED_ON
 
 
-def _likeness(x: Tensor) -> Any:
-    return (x.shape, x.stride() if x.layout is _native.strided else None, x.dtype, x.requires_grad)
+def _likenesses(outputs: list[Tensor], given: Iterable[Tensor]) -> list[Any]:
+    """How results lie in memory, and which of the tensors given they are: that is one value of the graph."""
+    places = {id(tensor): k for k, tensor in enumerate(given)}
+    return [
+        (x.shape, x.stride() if x.layout is _native.strided else None, x.dtype, x.requires_grad, places.get(id(x)))
+        for x in outputs
+    ]
 
 
 def _regions() -> Any:
@@ -277,38 +283,16 @@ class WholeCalls:
 
     def finish(self, held: dict[int, Any], is_new: Callable[[Any], bool | None], read: frozenset[str]) -> None:
         """``NotProved`` where a call cannot be made again, or writes what the program around it reads."""
-        for code in self.watch.inner:
-            for line, name in _writes(code):
-                if name in read:
-                    raise NotProved(
-                        f"{code.co_filename}:{line} ({code.co_name}) writes {name!r}, which is read outside of it"
-                    )
+        if self.watch.inner:
+            of_layers = frozenset({"forward"}).union(*(reads(code).attributes for code in self.watch.own))
+            if (change := changes(self.watch.inner, Around(held, read, of_layers))) is not None:
+                raise NotProved(change)
         for call in self.calls:
             call.finish(held, is_new)
 
 
 def _put_nowhere(call: WholeCall) -> Any:
     raise RuntimeError("compile: the run is over")
-
-
-@functools.lru_cache(maxsize=4096)
-def _writes(code: types.CodeType) -> tuple[tuple[int, str], ...]:
-    """Globals and attributes that a code writes, with lines; not attributes of its first argument, a context."""
-    if code.co_filename == contextlib.__file__:
-        return ()  # its contexts write to themselves
-    whole = [*dis.get_instructions(code)]
-    lines = lines_of(whole, code)
-    found = []
-    for place, instruction in enumerate(whole):
-        name = instruction.opname
-        if name in ("STORE_GLOBAL", "DELETE_GLOBAL"):
-            found.append((lines[place], str(instruction.argval)))
-        elif name in ("STORE_ATTR", "DELETE_ATTR"):
-            owner = whole[place - 1]
-            own = owner.opname.startswith("LOAD_FAST") and code.co_argcount and owner.argval == code.co_varnames[0]
-            if not (own and code.co_varnames[0] != "self"):
-                found.append((lines[place], str(instruction.argval)))
-    return tuple(found)
 
 
 def check_parts(graph: Any, calls: list[WholeCall]) -> None:
