@@ -85,18 +85,6 @@ def test_weights_of_samples_have_the_dtype_of_the_table(device: ts.device) -> No
         F.embedding_bag(at, table, mode="sum", per_sample_weights=ts.ones(1, 2, device=device).double())
 
 
-@pytest.mark.parametrize("mode", sorted(REDUCED))
-def test_offsets_out_of_order_are_counted_in_order(mode: str, device: ts.device) -> None:
-    table = ts.arange(12.0, device=device).reshape(6, 2).requires_grad_()
-    at = ts.tensor([5, 1, 3, 0, 2], device=device)
-    found = F.embedding_bag(at, table, ts.tensor([0, 4, 2, 4], device=device), mode=mode)
-    ordered = F.embedding_bag(at, table, ts.tensor([0, 2, 4, 4], device=device), mode=mode)
-    assert found.cpu().tolist() == ordered.cpu().tolist()
-    for bags in (found, ordered):
-        (grad,) = ts.autograd.grad(bags.sum(), table)
-        assert float(grad.sum()) == pytest.approx({"sum": 10, "mean": 6, "max": 6}[mode])
-
-
 def test_bags_of_no_width(device: ts.device) -> None:
     table = ts.ones(3, 2, device=device)
     for mode in REDUCED:
@@ -105,10 +93,8 @@ def test_bags_of_no_width(device: ts.device) -> None:
 
 
 def test_an_offset_in_the_middle_may_not_lie_outside(device: ts.device) -> None:
-    if device.type != "cpu":
-        pytest.skip("offsets of other devices are not read by the host")
     for offsets in ([0, 7, 1], [0, -2, 1]):
-        with pytest.raises((IndexError, RuntimeError), match="bags that begin"):
+        with pytest.raises(RuntimeError, match="offsets that do not decrease"):
             F.embedding_bag(ts.tensor([0, 1], device=device), ts.ones(3, 2, device=device),
                             ts.tensor(offsets, device=device), mode="sum")  # fmt: skip
 
@@ -121,3 +107,11 @@ def test_a_gradient_has_a_row_for_each_bag(device: ts.device) -> None:
     with pytest.raises(RuntimeError, match="expected a table"):
         backward(ts.ones(3, 2, device=device), at, starts, ts.ones(1, device=device), 4)
     assert backward(ts.ones(3, 2, device=device), at, starts, None, 4).cpu().tolist()[1] == [2.0, 2.0]
+
+
+@pytest.mark.parametrize("mode", sorted(REDUCED))
+@pytest.mark.parametrize("last", [False, True])
+def test_offsets_that_decrease_are_refused(mode: str, last: bool, device: ts.device) -> None:
+    table, at = ts.ones(5, 1, device=device), ts.arange(4, device=device)
+    with pytest.raises(RuntimeError, match="offsets that do not decrease"):
+        F.embedding_bag(at, table, ts.tensor([0, 3, 2, 4], device=device), mode=mode, include_last_offset=last)

@@ -86,3 +86,22 @@ def test_flat_weights_that_are_assigned(kind):
     assert layer._flat_weights[2] is layer.bias_ih_l0 and layer(x)[0].any()
     assert layer.double()._flat_weights[0] is layer.weight_ih_l0
     assert layer(x.double())[0].dtype is ts.float64
+
+
+def test_a_module_that_takes_the_attributes_of_another():
+    class Wrapped(nn.LSTM):
+        def __init__(self, other):
+            nn.Module.__init__(self)
+            kept = ("_parameters", "_modules", "_buffers", "_flat_weights")
+            self.__dict__.update({name: value for name, value in vars(other).items() if name not in kept})
+            for name in other._parameters:
+                self.register_parameter(name, None)
+            self._parameters = other._parameters
+
+        @property
+        def _flat_weights(self):
+            return [getattr(self, name) for name in self._flat_weights_names]
+
+    other, x = nn.LSTM(3, 4), ts.rand(2, 3)
+    wrapped = Wrapped(other)
+    assert ts.equal(wrapped(x)[0], other(x)[0]) and len([*wrapped.parameters()]) == 4

@@ -475,3 +475,16 @@ def test_shuffles_keep_the_memory_format(layer: nn.Module, device: ts.device) ->
     for format in (ts.contiguous_format, ts.channels_last):
         y = layer(x.contiguous(memory_format=format))
         assert y.is_contiguous(memory_format=format) and y.equal(layer(x))
+
+
+@pytest.mark.parametrize("dtype", [ts.float32, ts.float64])
+def test_equal_values_are_normalised_to_zero_without_eps(dtype):
+    x = ts.stack([ts.ones(4, 3), ts.rand(4, 3)]).to(dtype).requires_grad_()
+    y = ts.nn.functional.instance_norm(x, eps=0.0)
+    (g,) = ts.autograd.grad(y.pow(2).sum() + y.sum(), x)
+    assert not y[0].any() and y[1].isfinite().all() and g.isfinite().all() and not g[0].any()
+    ts.testing.assert_close(y[1].mean(-1), ts.zeros(4, dtype=dtype), atol=1e-5, rtol=0)
+    mean, var = ts.zeros(4, dtype=dtype), ts.ones(4, dtype=dtype)
+    ts.nn.functional.instance_norm(x.detach(), mean, var, eps=0.0, momentum=1.0)
+    ts.testing.assert_close(mean, x.detach().mean(-1).mean(0))
+    ts.testing.assert_close(var, x.detach().var(-1).mean(0))

@@ -338,3 +338,23 @@ def test_nansum_gradients(device: Any) -> None:
     assert gradcheck(lambda t: ts.nansum(t, 1), (x,)) and gradgradcheck(lambda t: ts.nansum(t * t, 1), (x,))
     assert ts.nansum(tensor([np.nan, np.inf, 1.0], device)).item() == np.inf
     assert ts.nansum(tensor([], device)).item() == 0
+
+
+@pytest.mark.parametrize("offset", [0, 1, 3, 5])
+@pytest.mark.parametrize("size", [100, 65_537, 131_073])
+def test_halves_that_begin_anywhere(device: Any, offset: int, size: int) -> None:
+    x = ts.randn(size).half()
+    for reduce in (lambda t: t.amax(), lambda t: t.nansum(), lambda t: t.sum(), lambda t: t.abs().amin()):
+        got, wanted = reduce(x.to(device)[offset:]), reduce(x[offset:].double())
+        ts.testing.assert_close(got.cpu().double(), wanted, rtol=2e-3, atol=0.3)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
+def test_remainders_of_zero_have_the_sign_of_what_is_divided(device: Any, dtype: str) -> None:
+    a = ts.tensor([-0.0, -1, -3, 1, 1, 0, 5.5, -5.5] * 3, dtype=getattr(ts, dtype), device=device)
+    b = ts.tensor([1.0, 1, 1, -1, -0.5, -1, 2, 2] * 3, dtype=getattr(ts, dtype), device=device)
+    for n in (3, 24):  # by elements, and by vectors
+        found = ts.remainder(a[:n], b[:n])
+        assert found.tolist() == ([0, 0, 0, 0, 0, 0, 1.5, 0.5] * 3)[:n]
+        signs = [True, True, True, False, False, False, False, False] * 3
+        assert ts.signbit(found).tolist() == signs[:n]

@@ -216,3 +216,33 @@ def test_tangents_of_gradients(name: str) -> None:
         found.append(unpack_dual(recorded).tangent)
     for tangent in found:
         ts.testing.assert_close(tangent, expected)
+
+
+OF_ITSELF = {
+    "mul": (lambda a: a.mul_(a), lambda x: 2 * x),
+    "div": (lambda a: a.div_(a), lambda x: 0 * x),
+    "addcmul": (lambda a: a.addcmul_(a, a), lambda x: 1 + 2 * x),
+    "atan2": (lambda a: a.atan2_(a), lambda x: 0 * x),
+    "pow": (lambda a: a.pow_(a), lambda x: x**x * (1 + x.log())),
+    "twice": (lambda a: a.mul_(a).mul_(a), lambda x: 4 * x**3),
+    "result": (lambda a: a.sin_().mul_(a), lambda x: (2 * x).sin()),
+}
+
+
+@pytest.mark.parametrize("name", OF_ITSELF)
+def test_in_place_by_itself(name):
+    function, derivative = OF_ITSELF[name]
+    x = ts.tensor([0.5, 1.5, 2.0], dtype=ts.float64)
+    _, tangent = ts.func.jvp(lambda x: function(x * 1), (x,), (ts.ones_like(x),))
+    ts.testing.assert_close(tangent, derivative(x))
+
+
+def test_a_view_in_place_by_itself():
+    def function(x):
+        a = x * 1
+        a[1:].mul_(a[1:])
+        return a
+
+    x = ts.tensor([0.5, 1.5, 2.0])
+    _, tangent = ts.func.jvp(function, (x,), (ts.ones(3),))
+    assert tangent.tolist() == [1, 3, 4]

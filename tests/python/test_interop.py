@@ -234,3 +234,15 @@ def test_import_brings_no_numpy_and_no_backend() -> None:
         "x = ts.ones(3) + 1; repr(x); x[1:].tolist(); assert 'numpy' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "wanted"),
+    [
+        ("float32", "int64", "float32"), ("bool", "int64", "float32"), ("uint8", "bool", "float32"),
+        ("int64", "int64", "float64"), ("float16", "int8", "float32"), ("float64", "float32", "float64"),
+    ],
+)  # fmt: skip
+def test_an_array_over_a_tensor(left: str, right: str, wanted: str) -> None:
+    found = np.full(2, 1, left) / ts.ones(2, dtype=getattr(ts, right))
+    assert isinstance(found, ts.Tensor) and str(found.dtype) == f"tesserack.{wanted}" and found.tolist() == [1, 1]

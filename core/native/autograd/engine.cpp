@@ -148,7 +148,8 @@ private:
       if (s < 0) continue;
       State& state = s_.states[static_cast<size_t>(s)];
       if (options_.accumulate) {
-        state.needed = true; // with all its hooks, though what it computes be for nobody; a result's gradient is retained
+        state.needed =
+            true; // with all its hooks, though what it computes be for nobody; a result's gradient is retained
         continue;
       }
       state.captures.push_back(static_cast<int32_t>(i));

@@ -28,6 +28,11 @@ int write_key() {
   return key;
 }
 
+void check_guarded(const Tensor& t, std::string_view what) {
+  for (const auto& guard : t_kept.guards)
+    TS_CHECK(guard->inside.made(t->storage) || std::ranges::count(guard->own, t->storage), what, ": ", guard->message);
+}
+
 void drop_expired() {
   for (auto at = t_kept.by_memory.begin(); at != t_kept.by_memory.end();) {
     std::erase_if(at->second, [](auto& kept) { return kept.expired(); });
@@ -38,9 +43,7 @@ void drop_expired() {
 
 void about_to_write(const Operator& op, const Tensor& t) {
   if (!t.defined() || !t->storage) return;
-  for (const auto& guard : t_kept.guards)
-    TS_CHECK(guard->inside.made(t->storage) || std::ranges::count(guard->own, t->storage), op.name(), ": ",
-             guard->message);
+  check_guarded(t, op.name());
   auto found = t_kept.by_memory.find(t->storage);
   if (found == t_kept.by_memory.end()) return;
   auto list = std::move(found->second);
@@ -54,6 +57,29 @@ void about_to_write(const Operator& op, const Tensor& t) {
   }
 }
 
+bool same_view(const Tensor& a, const Tensor& b) {
+  return a.defined() && b.defined() && a->storage && a->storage == b->storage && a->byte_offset == b->byte_offset &&
+         std::ranges::equal(a.sizes(), b.sizes()) && std::ranges::equal(a.strides(), b.strides());
+}
+
+// The arguments with copies of what is written and read as well, a.mul_(a): it is saved as it was before.
+std::vector<Value> read_before(const Operator& op, const Frame& f, std::vector<Tensor>& copies) {
+  std::vector<Value> args(f.args, f.args + f.nargs);
+  const auto& types = op.schema->args;
+  auto is_written = [&](const Tensor& t) {
+    for (size_t k = 0; k < types.size(); ++k)
+      if (types[k].type.mutated && args[k].tag == Tag::Tensor && same_view(args[k].as_tensor(), t)) return true;
+    return false;
+  };
+  copies.reserve(args.size()); // which values point to
+  for (size_t k = 0; k < types.size(); ++k) {
+    if (types[k].type.mutated || args[k].tag != Tag::Tensor || !is_written(args[k].as_tensor())) continue;
+    copies.push_back(ops::clone(args[k].as_tensor()));
+    args[k] = Value(copies.back());
+  }
+  return args;
+}
+
 // At a key above autograd's, on in threads that watch: before an operator that writes.
 void watch_call(void*, const Operator& op, Frame& f, KeySet keys) {
   const bool does = writes(op, f);
@@ -65,7 +91,11 @@ void watch_call(void*, const Operator& op, Frame& f, KeySet keys) {
     else if (v.tag == Tag::Tensors)
       for (const Tensor& t : v.as_tensors()) about_to_write(op, t);
   }
-  redispatch(op, f, keys & below(write_key()));
+  if (!does) return redispatch(op, f, keys & below(write_key()));
+  std::vector<Tensor> copies;
+  std::vector<Value> args = read_before(op, f, copies);
+  Frame read{args.data(), f.rets, f.nargs, f.nrets};
+  redispatch(op, read, keys & below(write_key()));
 }
 
 struct Install {
@@ -116,6 +146,10 @@ void pop_write_guard() {
   if (t_kept.guards.empty()) return;
   t_kept.guards.pop_back();
   watch_writes(false);
+}
+
+void check_write(const Tensor& t, const char* what) {
+  if (t->storage) check_guarded(t, what);
 }
 
 bool writes_are_guarded() { return !t_kept.guards.empty(); }

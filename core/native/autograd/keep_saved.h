@@ -21,6 +21,8 @@ void watch_writes(bool on);
 // under a transform must not change what it captured.
 void push_write_guard(TensorList own, std::string message);
 void pop_write_guard();
+// RuntimeError where `t` must not be given other contents so; `what` changes it.
+void check_write(const Tensor& t, const char* what);
 // Whether a function runs that is guarded so.
 bool writes_are_guarded();
 // Saved-tensor hooks that keep so, and watching, until popped: for forward mode, whose derivatives are of what was

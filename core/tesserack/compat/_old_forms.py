@@ -6,6 +6,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+from tesserack import _native
 from tesserack._native import Tensor
 from tesserack.utils.warnings import warn_once
 
@@ -131,6 +132,19 @@ def _data_ptr(method: Callable[..., int]) -> Callable[..., int]:
     return data_ptr
 
 
+def _where(method: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(method)
+    def where(self: Any, condition: Any, *args: Any, **kwargs: Any) -> Any:
+        if isinstance(condition, Tensor) and condition.dtype is _native.uint8:
+            warn_once(
+                "where received a uint8 condition tensor. This behavior is deprecated. Use a boolean condition instead."
+            )
+            condition = condition.bool()
+        return method(self, condition, *args, **kwargs)
+
+    return where
+
+
 def _is_on(self: Any, device: str) -> bool:
     return bool(self.device.type == device)
 
@@ -153,7 +167,7 @@ def install() -> None:
     """Let methods of tensors take the old forms too, and tensors answer for every device that PyTorch knows."""
     if _kept:
         return
-    makers: dict[str, Callable[[Any], Any]] = {"backward": _backward, "data_ptr": _data_ptr}
+    makers: dict[str, Callable[[Any], Any]] = {"backward": _backward, "data_ptr": _data_ptr, "where": _where}
     for name, (argument, tensors) in _SCALED.items():
         makers[name] = functools.partial(_scaled, name=argument, tensors=tensors)
     makers |= dict.fromkeys((*_PRODUCTS, *(f"{name}_" for name in _PRODUCTS)), _weighted_method)

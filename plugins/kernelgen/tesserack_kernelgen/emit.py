@@ -118,7 +118,7 @@ def _real_helpers(T: str) -> dict[str, str]:
     s = "f" if T == "f32" else ""
     return {
         "mod": f"DEVICE {T} mod_{T}({T} a, {T} b) {{ {T} r = fmod(a, b); "
-        f"return r != 0 ? ((r < 0) != (b < 0) ? r + b : r) : copysign(({T})0, b); }}",
+        f"return r != 0 && (r < 0) != (b < 0) ? r + b : r; }}",
         "floordiv": f"DEVICE {T} floordiv_{T}({T} a, {T} b) {{\n"
         f"  if (b == 0) return a / b;\n"
         f"  {T} r = fmod(a, b), q = (a - r) / b;\n"

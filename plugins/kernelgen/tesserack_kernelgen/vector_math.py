@@ -256,7 +256,7 @@ _FMOD_FAR = f"""DEVICE V fmod_far(V a, V b, V q, V y) {{
 
 _MOD = """DEVICE V mod_vector(V a, V b) {
   const V r = fmod_vector(a, b);
-  return (r != 0) ? ((AS_VI(r) ^ AS_VI(b)) < 0) ? r + b : r : copysign((V)(0), b);
+  return ((r != 0) & ((AS_VI(r) ^ AS_VI(b)) < 0)) ? r + b : r;
 }"""
 
 _FLOORDIV = """DEVICE V floordiv_vector(V a, V b) {

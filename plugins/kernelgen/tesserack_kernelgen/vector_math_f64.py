@@ -389,7 +389,7 @@ _FMOD = _fused(
 )
 _MOD = """DEVICE V mod_vector(V a, V b) {
   const V r = fmod_vector(a, b);
-  return (r != 0) ? (((b < 0) != (r < 0)) ? r + b : r) : copysign_vector((V)(0), b);
+  return ((r != 0) & ((b < 0) != (r < 0))) ? r + b : r;
 }"""
 _FLOORDIV = f"""{HELPERS["f64"]["floordiv"]}
 DEVICE V floordiv_vector(V a, V b) {{

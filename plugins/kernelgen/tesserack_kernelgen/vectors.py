@@ -27,13 +27,13 @@ _BOOL = "fabs(TO_V(" + _BITS + " != (u8)0))"
 _LOADS = {
     "f32": {
         "float32": _BITS,
-        "float16": "vload_half{n}(0, (GLOBAL const half*)p + i)",
+        "float16": "halves(" + _BITS + ")",
         "bfloat16": "AS_V(TO_VI(" + _BITS + ") << 16)",
         "bool": _BOOL,
     },
     "f64": {
         "float64": _BITS,
-        "float16": "TO_V(vload_half{n}(0, (GLOBAL const half*)p + i))",
+        "float16": "TO_V(halves(" + _BITS + "))",
         "bfloat16": "TO_V(as_float{n}(convert_int{n}(" + _BITS + ") << 16))",
         "bool": _BOOL,
     },
@@ -52,6 +52,12 @@ _STORES = {
 _NOT_STORED = {"f32": ("uint64",), "f64": ("uint64", "float16", "bfloat16")}
 #: Dtypes that a vector of each C type is stored as; those of integers by way of 64 bits, as elements are.
 STORED = {c: tuple(name for name in STORAGE if name not in but) for c, but in _NOT_STORED.items()}
+
+# By way of a variable: PoCL takes it that memory of which a vector of halves is loaded is aligned as the vector.
+_HALVES = """DEVICE float{n} halves(any_float16 bits) {{
+  const ushort{n} kept = bits;
+  return vload_half{n}(0, (const half*)&kept);
+}}"""
 
 _BF16_BITS = """DEVICE VI bf16_bits(V x) {
   const VI bits = AS_VI(x);
@@ -180,6 +186,7 @@ def vector_helpers(
     loaded, stored = sorted(set(loaded)), sorted(set(stored))
     for name in sorted({*loaded, *stored}):
         parts.append(f"typedef {vector_type(name)}{lanes} any_{name} ALIGNED({ITEMSIZE[name]});")
+    parts += [_HALVES.format(n=lanes)] if "float16" in loaded else []
     for name in loaded:
         whole = _LOADS[c].get(name, "TO_V(" + _BITS + ")").format(name=name, n=lanes, c=STORAGE[name])
         parts.append(_LOAD.format(name=name, n=lanes, whole=whole, one=load("p", "i + j * step", name, c)))

@@ -199,3 +199,25 @@ def test_entries_without_channels_are_refused_as_one_is(kind: str, training: boo
         normalised(kind, ts.randn(4), mean, var, None, None, training)
     with pytest.raises((RuntimeError, ValueError)):
         vmap(lambda x: normalised(kind, x, mean, var, None, None, training))(ts.randn(3, 4))
+
+
+def _sets_data(base: Any, v: Any) -> None:
+    base.data = base + v
+
+
+def _sets_memory(base: Any, v: Any) -> None:
+    base.set_(ts.ones(3) * v.detach())
+
+
+@pytest.mark.parametrize("write", [_sets_data, _sets_memory])
+@pytest.mark.parametrize("transform", [vmap, ts.func.grad])
+def test_other_memory_is_not_given_to_what_is_shared(write: Any, transform: Any) -> None:
+    base = ts.zeros(3)
+
+    def function(v: Any) -> Any:
+        write(base, v)
+        return (base * v).sum()
+
+    with pytest.raises(RuntimeError, match=r"in-place|data"):
+        transform(function)(ts.tensor([0.5, 1.5]) if transform is vmap else ts.tensor(1.0))
+    assert not base.any()

@@ -48,6 +48,11 @@ int64_t checked_end(const Tensor& offsets, int64_t n, bool include_last_offset) 
            first);
   TS_CHECK(last >= 0 && last <= n, kEmbeddingBagName, ": offsets[-1] can not be greater than input's length ", n,
            ", but got ", last);
+  if (const int64_t more = offsets.numel() - 1; more > 1) {
+    auto from = [&](int64_t k) { return ops::narrow(offsets, int64_t{0}, k, more); };
+    TS_CHECK(!host_number(ops::any(ops::lt(from(1), from(0)))), kEmbeddingBagName,
+             ": expected offsets that do not decrease, as each bag ends where the next one starts");
+  }
   return include_last_offset ? last : n;
 }
 

@@ -54,6 +54,18 @@ Tensor group_norm(const Tensor& input, int64_t num_groups, const Tensor& weight,
   return as_laid_out(input, as_dtype(y, input.dtype()));
 }
 
+// With eps 0, values that are all the same are normalised to 0, not to 0 / 0, as in PyTorch.
+Tensor normalized_instances(const Tensor& x, const Tensor& mean, const Tensor& var, double momentum) {
+  if (mean.defined() || var.defined()) batch_norm_op(x, Value(), Value(), mean, var, true, momentum, 0.0); // for these
+  const int64_t flat[] = {x.size(1), -1}, along[] = {1};
+  Tensor rows = ops::reshape(x, IntSpan(flat));
+  Tensor same = ops::eq(ops::amax(rows, IntSpan(along), true), ops::amin(rows, IntSpan(along), true));
+  Tensor apart = ops::arange(int64_t{0}, rows.size(1), int64_t{1}, x.dtype(), x.device());
+  Tensor some = ops::reshape(ops::add(rows, ops::mul(ops::to_dtype(same, x.dtype()), apart)), x.sizes());
+  Tensor y = batch_norm_op(some, Value(), Value(), Tensor(), Tensor(), true, momentum, 0.0);
+  return ops::reshape(ops::masked_fill(ops::reshape(y, IntSpan(flat)), same, Scalar(0)), x.sizes());
+}
+
 // A batch of one with a channel per instance. Running statistics take the mean of the instances'.
 Tensor instance_norm(const Tensor& input, const Tensor& running_mean, const Tensor& running_var, const Tensor& weight,
                      const Tensor& bias, bool use_input_stats, double momentum, double eps) {
@@ -77,7 +89,9 @@ Tensor instance_norm(const Tensor& input, const Tensor& running_mean, const Tens
   };
   Tensor mean = repeated(running_mean), var = repeated(running_var);
   Tensor x = ops::reshape(as_parameters(input, weight, bias), as_batch);
-  Tensor y = batch_norm_op(x, Value(), Value(), mean, var, use_input_stats, momentum, eps);
+  Tensor y = eps == 0 && use_input_stats && x.numel() > 0
+                 ? normalized_instances(x, mean, var, momentum)
+                 : batch_norm_op(x, Value(), Value(), mean, var, use_input_stats, momentum, eps);
   if (use_input_stats && n > 0) {
     if (mean.defined())
       ops::copy_(ops::detach(running_mean),

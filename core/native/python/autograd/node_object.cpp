@@ -141,12 +141,28 @@ PyObject* raw_object(Node& node, const SavedPart& part) {
   return tuple.release();
 }
 
+// Names that PyTorch has for what is kept, where ours are those of another operator's arguments.
+struct SavedName {
+  std::string_view node, name, own;
+};
+constexpr SavedName kSavedNames[] = {{"MmBackward0", "mat2", "other"},
+                                     {"MvBackward0", "vec", "other"},
+                                     {"DotBackward0", "tensor", "other"},
+                                     {"EmbeddingBackward0", "indices", "input"}};
+
+std::string_view own_name(const Node& node, std::string_view name) {
+  for (const SavedName& known : kSavedNames)
+    if (known.name == name && node.name() == known.node) return known.own;
+  return name;
+}
+
 // What the node keeps, as "_saved_" or "_raw_saved_" and the name of an argument or result; NULL without an error if it
 // has none such.
 PyObject* saved_attribute(Node& node, std::string_view name) {
   const bool raw = name.starts_with(kRawSaved);
   if (!raw && !name.starts_with(kSaved)) return nullptr;
   name.remove_prefix(raw ? kRawSaved.size() : kSaved.size());
+  name = own_name(node, name);
   for (const SavedPart& part : node.saved_parts())
     if (part.name == name && (!raw || part.raw)) return raw ? raw_object(node, part) : saved_object(part);
   return nullptr;

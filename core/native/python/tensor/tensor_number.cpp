@@ -1,4 +1,5 @@
 // Operators of the language: a + b, -a, a < b, a += b, bool(a), int(a).
+#include "autograd/meta.h"
 #include "dispatch/boxing.h"
 #include "dispatch/op_handles.h"
 #include "extend/pending_bits.h"
@@ -7,6 +8,7 @@
 #include "python/tensor/interop.h"
 #include "python/tensor/tensor_slots.h"
 #include "runtime/backend.h"
+#include "runtime/warn_once.h"
 #include <algorithm>
 
 namespace ts::py {
@@ -59,7 +61,10 @@ DType numpy_promotion(DType a, DType b) {
 void promote_as_numpy(std::string_view op, PyObject* a, Operand& x, PyObject* b, Operand& y) {
   if (x.is_array() == y.is_array()) return;
   DType common = numpy_promotion(x.dtype(), y.dtype());
-  if (op == "div" && is_integral(common, true)) common = DType::Float64;
+  if (op == "div" && x.is_array()) // as PyTorch's tensor.reciprocal() * array
+    common = numpy_promotion(is_integral(y.dtype(), true) ? default_dtype() : y.dtype(), x.dtype());
+  else if (op == "div" && is_integral(common, true))
+    common = DType::Float64;
   x.cast(common, x.is_array() ? x.array() : tensor_of(a));
   y.cast(common, y.is_array() ? y.array() : tensor_of(b));
 }
@@ -268,6 +273,10 @@ PyObject* nb_int(PyObject* self) {
 PyObject* nb_float(PyObject* self) {
   return guarded([&] {
     const Tensor& t = tensor_of(self);
+    static std::atomic<bool> warned{false};
+    if (requires_grad(t)) [[unlikely]]
+      warn_once(warned, "Converting a tensor with requires_grad=True to a scalar may lead to unexpected behavior.\n"
+                        "Consider using tensor.detach() first.");
     if (is_lone_uint64(t)) return checked(PyNumber_Float(uint64_item(t).get())).release();
     return checked(PyFloat_FromDouble(python_scalar(self, "double").as_double())).release();
   });

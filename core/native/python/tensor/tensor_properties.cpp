@@ -1,4 +1,5 @@
 // a.shape, a.dtype, a.grad and the other attributes of tensors.
+#include "autograd/keep_saved.h"
 #include "autograd/meta.h"
 #include "dispatch/op_handles.h"
 #include "graph/tracer.h"
@@ -148,6 +149,7 @@ int set_data_property(PyObject* self, PyObject* value, void*) {
     const Tensor &target = tensor_of(self), &source = expect_tensor(value, "data");
     TS_CHECK(!target->payload == !source->payload || target->numel == 0 || source->numel == 0,
              "data: incompatible tensor type: expected a layout like that of the tensor; try load it into a new one");
+    check_write(target, "data");
     set_data(target, source);
     return 0;
   });
