@@ -129,10 +129,17 @@ def test_an_entry_point_answers_for_a_library_once(answered: list[str], tmp_path
         dispatch.load_library(folder / "other.so")
 
 
-@pytest.mark.parametrize("package", ["tesserack_vision", "tesserack_audio"])
-def test_a_package_here_names_its_libraries(package: str) -> None:
+@pytest.mark.parametrize(
+    ("package", "names"),
+    [
+        # From 0.29 on torchvision's are those of the stable ABI.
+        ("tesserack_vision", [f"torchvision/{n}{end}" for n in ("_C", "image") for end in ("", "_stable")]),
+        ("tesserack_audio", ["torchaudio/lib/_torchaudio", "torchaudio/lib/libtorchaudio"]),
+    ],
+)
+def test_a_package_here_names_its_libraries(package: str, names: list[str]) -> None:
     pytest.importorskip(package)  # a build with the sanitizers sees an editable package's metadata, not its modules
     points = [point for point in metadata.entry_points(group="tesserack.libraries") if point.module == package]
-    assert len(points) == 2
+    assert sorted(point.name for point in points) == sorted(names)
     for point in points:
-        assert callable(point.load()) and "/" in point.name
+        assert callable(point.load())

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import tesserack as ts
-from PIL import Image, ImageOps, UnidentifiedImageError
+from PIL import Image, ImageOps, UnidentifiedImageError, features
 from tesserack import Tensor
 
 from tesserack_vision import png
@@ -191,15 +191,40 @@ def write_file(filename: str, data: Tensor) -> None:
     Path(filename).write_bytes(data.cpu().contiguous().numpy().tobytes())
 
 
+def decode_jpegs_cuda(encoded_images: list[Tensor], mode: int, device: Any) -> list[Tensor]:
+    """Pictures for a device: decoded on the host, as all are here."""
+    return [_decode_jpeg(data, mode).to(device) for data in encoded_images]
+
+
+def encode_jpegs_cuda(decoded_images: list[Tensor], quality: int) -> list[Tensor]:
+    """The bytes of a file for each picture, where the pictures are."""
+    return [encode_jpeg(planes, quality).to(planes.device) for planes in decoded_images]
+
+
+def jpeg_version() -> int:
+    """The version of libjpeg's interface as libjpeg-turbo has it: 62 for 6.2."""
+    return int((features.version("jpg") or "0").replace(".", ""))
+
+
+def is_compiled_against_turbo() -> bool:
+    """Whether Pillow's JPEG is libjpeg-turbo's."""
+    return bool(features.check("libjpeg_turbo"))
+
+
+_decode_jpeg = _decoder("decode_jpeg", "JPEG", "MPO")
 _DECODE = "(Tensor data, int mode, bool apply_exif_orientation=False) -> Tensor"
 OPERATORS: dict[str, Any] = {
     f"decode_png{_DECODE}": _decoder("decode_png", "PNG"),
-    f"decode_jpeg{_DECODE}": _decoder("decode_jpeg", "JPEG", "MPO"),
-    "decode_webp(Tensor data, int mode) -> Tensor": _decoder("decode_webp", "WEBP"),
+    f"decode_jpeg{_DECODE}": _decode_jpeg,
+    "decode_webp(Tensor encoded_data, int mode) -> Tensor": _decoder("decode_webp", "WEBP"),
     f"decode_image{_DECODE}": decode_image,
     "decode_gif(Tensor data) -> Tensor": decode_gif,
     "encode_png(Tensor data, int compression_level) -> Tensor": encode_png,
     "encode_jpeg(Tensor data, int quality) -> Tensor": encode_jpeg,
     "read_file(str filename) -> Tensor": read_file,
     "write_file(str filename, Tensor data) -> ()": write_file,
+    "decode_jpegs_cuda(Tensor[] encoded_images, int mode, Device device) -> Tensor[]": decode_jpegs_cuda,
+    "encode_jpegs_cuda(Tensor[] decoded_images, int quality) -> Tensor[]": encode_jpegs_cuda,
+    "_jpeg_version() -> int": jpeg_version,
+    "_is_compiled_against_turbo() -> bool": is_compiled_against_turbo,
 }

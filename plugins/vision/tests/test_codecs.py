@@ -19,12 +19,14 @@ IMAGE = (ts.arange(3 * 16 * 20) % 251).reshape(3, 16, 20).to(ts.uint8)
 
 
 def test_png_keeps_every_bit_and_jpeg_nearly() -> None:
-    decode = codecs.OPERATORS
+    decode, decode_jpegs = codecs.OPERATORS, codecs.decode_jpegs_cuda
     png, jpeg = codecs.encode_png(IMAGE), codecs.encode_jpeg(ts.full((3, 8, 8), 90, dtype=ts.uint8), 95)
     assert codecs.decode_image(png).tolist() == IMAGE.tolist()
     assert codecs.decode_image(png, 1).shape[0] == 1 and codecs.decode_image(png, 4).shape[0] == 4
     assert (codecs.decode_image(jpeg).int() - 90).abs().max().item() <= 2
-    assert len(decode) == 9
+    assert len(decode) == 13
+    pictures = decode_jpegs([jpeg, codecs.encode_jpegs_cuda([IMAGE], 90)[0]], 1, ts.device("cpu"))
+    assert [p.shape for p in pictures] == [(1, 8, 8), (1, 16, 20)]
 
 
 def test_files_of_another_kind_or_damaged_are_told_in_words(tmp_path: Path) -> None:
@@ -134,6 +136,30 @@ losses = model([torch.rand(3, 90, 120)], [{"boxes": torch.tensor([[10.0, 10, 80,
 sum(losses.values()).backward()
 assert model.backbone.body["0"][0].weight.grad.abs().sum() > 0
 assert set(model.eval()([torch.rand(3, 90, 120)])[0]) == {"boxes", "labels", "scores"}
+rois = torch.tensor([[0.0, 1, 1, 8, 8], [1, 2, 3, 9, 7]])
+offset, weight = torch.randn(2, 18, 10, 12), torch.randn(4, 8, 3, 3)
+for pool in (
+    lambda x: ops.roi_align(x, rois, (2, 2)),
+    lambda x: ops.roi_pool(x, rois, (2, 2)),
+    lambda x: ops.ps_roi_align(x, rois, (2, 2)),
+    lambda x: ops.ps_roi_pool(x, rois, (2, 2)),
+    lambda x: ops.deform_conv2d(x, offset, weight),
+):
+    maps = torch.randn(2, 8, 12, 14, requires_grad=True)
+    pool(maps).sum().backward()
+    assert maps.grad.abs().sum() > 0
+turned = torch.tensor([[0.0, 0, 2, 2, 0], [0, 0, 2, 2, 45]])
+assert torch.ops.torchvision.box_iou_rotated(turned, turned).diagonal().allclose(torch.ones(2))
+boxes, scores = torch.tensor([[0.0, 0, 2, 2], [0, 0, 2, 1.9], [5, 5, 6, 6]]), torch.tensor([0.9, 0.8, 0.7])
+with torch.autocast("cpu", dtype=torch.bfloat16):
+    assert ops.nms(boxes, scores, 0.5).tolist() == [0, 2]
+    assert ops.roi_align(maps.bfloat16(), rois, (2, 2)).dtype is torch.bfloat16
+whole = [torch.quantize_per_tensor(t, scale, 0, torch.quint8) for t, scale in ((boxes, 0.1), (scores, 0.01))]
+assert ops.nms(*whole, 0.5).numel() == 2
+assert torch.allclose(io.decode_jpeg(io.encode_jpeg(image[:1] * 0 + 9, 95)).float(), torch.tensor(9.0), atol=2)
+io.write_file("picture.bin", torch.arange(9, dtype=torch.uint8))
+assert io.read_file("picture.bin").tolist() == list(range(9))
+assert torch.ops.image._jpeg_version() >= 0
 print("done")
 """
 
@@ -142,7 +168,8 @@ print("done")
 def test_detection_models_of_torchvision_train(tmp_path: Path) -> None:
     program = tmp_path / "detect.py"
     program.write_text(PROGRAM)
-    done = subprocess.run([sys.executable, "-m", "tesserack", "run", program], capture_output=True, text=True)
+    command = [sys.executable, "-m", "tesserack", "run", program]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
     assert done.stdout.strip() == "done", done.stderr[-2000:]
 
 
