@@ -297,3 +297,95 @@ def mha() -> nn.Module:
     """Attention to something else, with a mask."""
     attend = nn.MultiheadAttention(32, 4, batch_first=True)
     return Net(lambda m, x, y, mask: m.attend(x, y, y, attn_mask=mask)[0], attend=attend)
+
+
+class Forces(nn.Module):
+    """Differentiates within forward."""
+
+    def __init__(self, asks: bool = True, out: int = 3) -> None:
+        super().__init__()
+        self.asks, self.out = asks, out
+        self.energy = nn.Sequential(L(3, 16), nn.Tanh(), L(16, 1))
+
+    def forward(self, place: Tensor) -> Tensor:
+        if self.asks:
+            place.requires_grad_()
+        force = -ts.autograd.grad(self.energy(place).sum(), place, create_graph=True)[0]
+        return force if self.out == 3 else force @ ts.ones(self.out, 2)
+
+
+def packed(size: int = 8) -> nn.Module:
+    """A recurrent layer over sequences of several lengths."""
+    rnn = nn.utils.rnn
+
+    def call(m: Any, x: Tensor, n: Tensor) -> Tensor:
+        sequences = rnn.pack_padded_sequence(x, n.cpu(), batch_first=True, enforce_sorted=False)
+        return m.out(rnn.pad_packed_sequence(m.lstm(sequences)[0], batch_first=True)[0])
+
+    return Net(call, lstm=nn.LSTM(size, 6, batch_first=True), out=L(6, 5))
+
+
+def aligned(more: int = 0) -> nn.Module:
+    """Labels somewhere in the steps, all of these as long."""
+    return Net(lambda _, x, y, n: F.ctc_loss(x, y, ts.full((x.shape[1] + more,), x.shape[0], dtype=ts.int64), n))
+
+
+N, NN = ["n"], "[n, n]"
+# Written so that all pairs are meant: a name, what is done, inputs, the shape of the result.
+PAIRS: list[tuple[str, Callable[..., Any], list[str], str]] = [
+    ("products by None", lambda _, x: x[:, None] * x[None, :], N, NN),
+    ("products by a view", lambda _, x: x.view(-1, 1) * x, N, NN),
+    ("equal by unsqueeze", lambda _, x: x.unsqueeze(1) == x, N, NN),
+    ("quotients after a function", lambda _, x: x[..., None].exp().clone() / x, N, NN),
+    ("sums of what is reduced", lambda _, x: x.pow(2).sum(1, keepdim=True) + x.pow(2).sum(1), ["n 8"], NN),
+    ("largest of what is reduced", lambda _, x: x.max(1, keepdim=True)[0] - x.amax(1), ["n 8"], NN),
+    ("differences of means", lambda _, k: k.mean(1, keepdim=True) - k.mean(0), ["n n"], NN),
+    ("a column turned", lambda _, x: x + x.T, ["n 1"], NN),
+    ("features", lambda _, x: x[:, None] - x, ["n 8"], "[n, n, 8]"),
+    ("features of a layer", lambda _, x: F.linear(x[:, None], ts.ones(4, 8)) * F.linear(x, ts.ones(4, 8)), ["n 8"],
+     "[n, n, 4]"),
+    ("masks", lambda _, m: m[:, :, None] & m[:, None], ["bool[b n]"], "[b, n, n]"),
+    ("made in place", lambda _, x: x.clone().unsqueeze_(1) * x, N, NN),
+    ("positions", lambda _, x: (x.sum(-1, keepdim=True) * 0 + x[..., :1].relu()) - ts.arange(x.shape[1]), ["b n 8"],
+     "[b, n, n]"),
+    ("rows picked", lambda _, x, i: x[i][:, None] * x[i], ["m", "int64[n]"], NN),
+    ("divergences", lambda _, x: F.kl_div(x[:, None], x, reduction="none").sum(-1), ["n 8"], NN),
+    ("numbers without a name", lambda _, x, y: x * y, ["7 1", "7"], "[7, 7]"),
+]  # fmt: skip
+
+
+def _parts(**parts: Callable[[], nn.Module]) -> Callable[[], dict[str, nn.Module]]:
+    return lambda: {name: build() for name, build in parts.items()}
+
+
+TARGET = ["b 8", "b"]
+HEAD, CLASSES, PICTURE = _parts(head=lambda: L(8, 1)), _parts(head=lambda: L(8, 4)), _parts(head=lambda: C(3, 1, 1))
+ONE, GREY = _parts(), _parts(head=lambda: C(1, 1, 1))
+# Right for a batch of one: a name, what is done, its parts, inputs, what is said.
+COLUMNS: list[tuple[str, Callable[..., Any], Callable[[], dict[str, nn.Module]], list[str], str]] = [
+    ("advantages", lambda m, x, a: -(F.logsigmoid(m.head(x)) * a).mean(), HEAD, TARGET, "mul: [b, 1] and [b]"),
+    ("quotients", lambda m, x, y: y / m.head(x), HEAD, TARGET, "div: [b] and [b, 1] broadcast to [b, b]"),
+    ("sums", lambda m, x, y: m.head(x).sigmoid() + y, HEAD, TARGET, "add: [b, 1] and [b]"),
+    ("comparisons", lambda m, x, y: (m.head(x) > 0) == (y > 0), HEAD, TARGET, "eq: [b, 1] and [b]"),
+    ("choices", lambda m, x, y: ts.where(y > 0, m.head(x), y), HEAD, TARGET, "where: "),
+    ("hits", lambda m, x, y: m.head(x).argmax(1) == y, CLASSES, ["b 8", "int64[b 1]"], "eq: [b] and [b, 1]"),
+    ("hits that keep their axis", lambda m, x, y: m.head(x).argmax(1, keepdim=True) == y, CLASSES,
+     ["b 8", "int64[b]"], "eq: [b, 1] and [b]"),
+    ("places of the largest", lambda m, x, y: m.head(x).max(1, keepdim=True)[1] == y, CLASSES, ["b 8", "int64[b]"],
+     "eq: [b, 1] and [b]"),
+    ("values of actions", lambda m, x, a, r: r - m.head(x).gather(1, a[:, None]), CLASSES, ["b 8", "int64[b]", "b"],
+     "sub: [b] and [b, 1]"),
+    ("overlap of masks", lambda m, x, y: (m.head(x) * y).sum(), PICTURE, ["b 3 h w", "b h w"],
+     "mul: [b, 1, h, w] and [b, h, w] broadcast to [b, b, h, w]"),
+    ("overlap of grey pictures", lambda m, x, y: (m.head(x[:, None]) * y).sum(), GREY, ["b h w", "b h w"],
+     "mul: [b, 1, h, w] and [b, h, w]"),
+    ("one-hot", lambda _, x, y: (x * F.one_hot(y, 20)).sum(1), ONE, ["b 20", "int64[b 1]"],
+     "mul: [b, 20] and [b, 1, 20] broadcast to [b, b, 20]"),
+    ("weights of samples", lambda _, x, w: (F.mse_loss(x, x, reduction="none") * w).mean(), ONE, ["b", "b 1"],
+     "mul: [b] and [b, 1]"),
+    ("weights in a loss", lambda _, x, w: F.binary_cross_entropy_with_logits(x, x, weight=w), ONE, ["b", "b 1"],
+     "binary_cross_entropy_with_logits: [b] and [b, 1]"),
+    ("the last step", lambda m, x, y: m.head(x)[:, -1] * y, HEAD, ["b t 8", "b"], "mul: [b, 1] and [b]"),
+    ("normal targets", lambda m, x, y: F.gaussian_nll_loss(m.head(x), y, ts.ones(x.shape[0], 1)), HEAD, TARGET,
+     "sub: [b, 1] and [b]"),
+]  # fmt: skip

@@ -42,6 +42,23 @@ def number():
 def widths():
     return Net(ts.arange(1, 9).tolist()[-1])
 
+def sized(width: int):
+    return Net(width)
+
+def width_of(layer):
+    return nn.Linear(8, layer)
+
+class _Forces(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.energy = nn.Linear(3, 1)
+
+    def forward(self, place):
+        place.requires_grad_(True)
+        return -ts.autograd.grad(self.energy(place).sum(), place, create_graph=True)[0]
+
+forces = lambda: _Forces()
+
 made = Net()
 huge = lambda: nn.Linear(10**6, 10**6)
 constant = 3
@@ -93,6 +110,11 @@ def test_memory_is_not_asked_for(model: str, capsys: pytest.CaptureFixture[str])
     assert "[batch, 1000000]" in capsys.readouterr().out
 
 
+def test_a_model_that_differentiates(model: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", f"{model}:forces", "--input", "n 3"]) == 0
+    assert "[n, 3]" in capsys.readouterr().out
+
+
 def test_a_module_by_its_name(model: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", "checked_model:Net", "--input", "int64[batch]"]) == 0
     assert "[batch, 3]" in capsys.readouterr().out
@@ -113,6 +135,8 @@ def test_a_module_by_its_name(model: str, capsys: pytest.CaptureFixture[str]) ->
         (["{}:build", "--input", "masc=a"], 2, "does not take these 1 inputs"),
         (["{}:constant", "--input", "a"], 2, "to be a module or a function, got int"),
         (["{}:number", "--input", "a"], 2, "to return a module, got int"),
+        (["{}:sized", "--input", "a"], 2, "sized takes width, no tensors; give them in a function without arguments"),
+        (["{}:width_of", "--input", "a"], 2, "width_of builds a module (Linear) of its arguments (layer)"),
         (["{}:fails", "--input", "a"], 1, "fails: RuntimeError: no weights"),
     ],
 )

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import tesserack as ts
 from tesserack import nn
+from tesserack.compat import shims
 from tesserack.nn import functional as F
 from tesserack.utils.shapes import try_shapes
 
@@ -86,6 +87,11 @@ RIGHT: dict[str, tuple[Callable[[], Any], list[str], str]] = {
         ["batch 3 4"],
         "[batch, 12]",
     ),
+    "values asserted on the device": (
+        lambda: wrap(lambda _, x: (shims._assert_async((x > 0).all()), x)[1]),
+        ["batch 3"],
+        "[batch, 3]",
+    ),
     "a table cut by positions": (
         lambda: wrap(lambda _, x: x[:, ts.arange(4)].index_select(1, ts.arange(2) + 2)),
         ["batch 4"],
@@ -101,6 +107,27 @@ RIGHT: dict[str, tuple[Callable[[], Any], list[str], str]] = {
         ["batch"],
         "[batch, batch]",
     ),
+    "forces of an energy": (m.Forces, ["n 3"], "[n, 3]"),
+    "forces of what a caller has require gradients": (lambda: m.Forces(False), ["n 3"], "[n, 3]"),
+    "lazy layers": (
+        lambda: nn.Sequential(nn.LazyConv2d(8, 3), nn.LazyBatchNorm2d(), nn.Flatten(), nn.LazyLinear(10)),
+        IMAGE,
+        "[batch, 10]",
+    ),
+    "lazy layers of a named width": (lambda: nn.Sequential(nn.LazyLinear(4), L(4, 2)), ["batch dim"], "[batch, 2]"),
+    "normal targets": (
+        lambda: lambda x, y, v: F.gaussian_nll_loss(x, y, v.exp()),
+        ["batch 3", "batch 3", "batch 3"],
+        "[]",
+    ),
+    "labels for steps": (
+        lambda: lambda x, y, n: F.ctc_loss(x, y, ts.full((x.shape[1],), 9), n, reduction="none"),
+        ["time batch 20", "int64[batch len]", "int64[batch]"],
+        "[batch]",
+    ),
+    "labels for steps in a row": (m.aligned, ["time batch 20", "int64[total]", "int64[batch]"], "[]"),
+    "packed sequences": (m.packed, ["batch time 8", "int64[batch]"], "[batch, time, 5]"),
+    **{f"all pairs, {name}": (lambda f=f: wrap(f), inputs, out) for name, f, inputs, out in m.PAIRS},
     "several outputs": (lambda: nn.LSTM(3, 4), ["t n 3"], "([t, n, 4], ([1, n, 4], [1, n, 4]))"),
 }
 
@@ -321,6 +348,72 @@ WRONG: list[tuple[str, Callable[[], Any], list[str], str, list[str]]] = [
         "",
         ["[batch] and [batch, 1] broadcast to [batch, batch]"],
     ),
+    *(
+        (f"a column and a row, {name}", lambda f=f, p=parts: wrap(f, **p()), inputs, "", [said, "rarely meant"])
+        for name, f, parts, inputs, said in m.COLUMNS
+    ),
+    *(
+        (
+            f"{loss.__name__} of a column and a row",
+            lambda loss=loss: wrap(lambda _, x, y: loss(x, y)),
+            ["batch 1", "batch"],
+            "",
+            [f"{loss.__name__}: [batch, 1] and [batch] broadcast to [batch, batch]"],
+        )
+        for loss in (F.poisson_nll_loss, F.soft_margin_loss, F.hinge_embedding_loss)
+    ),
+    (
+        "divergence of a column and a row",
+        lambda: wrap(lambda _, x, y: F.kl_div(x, y, reduction="batchmean")),
+        ["batch 1", "batch"],
+        "",
+        ["kl_div: [batch, 1] and [batch] broadcast"],
+    ),
+    (
+        "ranks of columns by a row",
+        lambda: wrap(lambda _, x, y, z: F.margin_ranking_loss(x, y, z)),
+        ["batch 1", "batch 1", "batch"],
+        "",
+        ["margin_ranking_loss: [batch, 1] and [batch] broadcast"],
+    ),
+    (
+        "variances of another width",
+        lambda: wrap(lambda _, x, v: F.gaussian_nll_loss(x, x, v)),
+        ["batch 8", "batch 3"],
+        "",
+        ["var is of incorrect size", "[batch, 3]"],
+    ),
+    (
+        "a length of steps too many",
+        lambda: m.aligned(1),
+        ["time batch 20", "int64[batch len]", "int64[batch]"],
+        "",
+        ["expected batch input and target lengths, got batch + 1 and batch"],
+    ),
+    (
+        "labels turned",
+        m.aligned,
+        ["time batch 20", "int64[len batch]", "int64[batch]"],
+        "",
+        ["expected targets (batch, at least 0), got (len, batch)"],
+    ),
+    ("a length too many", m.packed, ["batch time 8", "int64[batch+1]"], "", ["batch + 1 lengths", "(time, batch, 8)"]),
+    ("packed into another width", lambda: m.packed(9), ["batch time 8", "int64[batch]"], "lstm", ["Expected 9, got 8"]),
+    ("forces of another width", lambda: m.Forces(out=4), ["n 3"], "", ["nx3 and 4x2"]),
+    (
+        "behind a lazy layer",
+        lambda: nn.Sequential(nn.LazyLinear(4), L(5, 2)),
+        ["batch dim"],
+        "1",
+        ["[batch, 4]", "takes 5"],
+    ),
+    (
+        "a table cut by the wrong axis",
+        lambda: wrap(lambda s, x: x * s.table.weight[: x.shape[1]], table=nn.Embedding(256, 16)),
+        ["batch heads time 16"],
+        "",
+        ["tensor a (time)", "tensor b (min(heads, 256))", "[min(heads, 256), 16]"],
+    ),
     ("tensors of a plain loss", lambda: F.cross_entropy, ["batch 10", "int64[other]"], "", ["batch", "other"]),
 ]
 
@@ -368,10 +461,8 @@ def test_a_model_that_ran_before_is_copied_with_what_it_kept() -> None:
 
 
 def test_what_asks_for_values_is_no_mismatch() -> None:
-    packed = wrap(lambda _, x, n: nn.utils.rnn.pack_padded_sequence(x, n).data)
     for model, inputs in (
         (wrap(lambda _, x: x * x.sum().item()), ["batch 3"]),
-        (packed, ["time batch 3", "int64[batch]"]),
         (wrap(lambda _, x: ts.bincount(x)), ["int64[n]"]),
         (wrap(lambda _, x: F.one_hot(x)), ["int64[n]"]),
         (wrap(lambda _, x: x.numpy()), ["n"]),
@@ -381,6 +472,27 @@ def test_what_asks_for_values_is_no_mismatch() -> None:
         (wrap(lambda _, x: x.unique()), ["n"]),
     ):
         assert str(try_shapes(model, *inputs)).startswith("cannot be tried beyond the model (Net): ")
+
+
+def test_a_lazy_model_stays_lazy() -> None:
+    net = nn.Sequential(nn.LazyLinear(4))
+    report = try_shapes(net, "batch 8")
+    assert report.rows[1].kind == "Linear" and report.parameters == 36 and report.rows[1].flops == "64*batch"
+    assert isinstance(net[0], nn.LazyLinear) and net(ts.ones(2, 3)).shape == (2, 4)
+
+
+def test_pairs_of_sizes_without_a_name_come_before_those_with_one() -> None:
+    both = wrap(lambda _, x, y, a, b: (a * b).sum() + (x * y).sum())
+    assert try_shapes(both, "7", "7 1", "batch 7", "batch 7").mismatch is None
+    report = try_shapes(both, "batch", "batch 1", "7 1", "7")
+    assert report.mismatch is not None and "[batch] and [batch, 1]" in report.mismatch.message
+
+
+def test_a_function_that_builds_is_told_from_one_of_tensors() -> None:
+    for build, kind in ((lambda width: L(8, width), "Linear"), (lambda depth: C(3, 4, 3), "Conv2d")):
+        with pytest.raises(TypeError, match=rf"builds a module \({kind}\) of its arguments .*`def build\(\): return"):
+            try_shapes(build, "batch 8")
+    assert try_shapes(lambda x: L(8, 4)(x), "batch 8").rows[0].output == "[batch, 4]"
 
 
 def test_counts_are_those_of_the_summary() -> None:

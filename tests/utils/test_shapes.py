@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import importlib
+import inspect
 import os
 import pickle
 import subprocess
@@ -336,6 +337,7 @@ def test_names_defined_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     (tmp_path / "later_shapes.py").write_text(
         "from __future__ import annotations\nimport tesserack as ts\n"
         "@ts.check_shapes\ndef f(x: Float[ts.Tensor, 'n n']): return x\n"
+        "@ts.check_shapes\nasync def h(x: Float[ts.Tensor, 'n n']): return x\n"
         "@ts.check_shapes\ndef g(x: Missing[ts.Tensor, 'n n']): return x\n"
         "from tesserack.utils.shapes import Float\n"
     )
@@ -344,6 +346,9 @@ def test_names_defined_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert module.f(ones(2, 2)) is not None
     with pytest.raises(ShapeError, match="n is 2, got 3"):
         module.f(ones(2, 3))
+    assert inspect.iscoroutinefunction(module.h)
+    with pytest.raises(ShapeError, match="`h`: n is 2, got 3"):
+        module.h(ones(2, 3)).send(None)
     with pytest.raises(TypeError, match=r"`g`: cannot evaluate Missing.*TYPE_CHECKING"):
         module.g(ones(2, 2))
 
@@ -367,6 +372,66 @@ def test_a_package_as_it_is_imported(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert after.Net()(ones(2, 3)) is not None
     with ts.check_shapes("shaped_package"), pytest.raises(ShapeError):  # what is there already is checked too
         after.Net()(ones(2, 3))
+
+
+def test_functions_within_functions_of_a_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "nested_shapes"
+    folder.mkdir()
+    (folder / "__init__.py").write_text(NESTED)
+    monkeypatch.syspath_prepend(tmp_path)
+    with ts.check_shapes("nested_shapes"):
+        package = importlib.import_module("nested_shapes")
+    assert package.outer()(ones(2, 2)).shape == (2, 2) and package.later()(ones(2, 3)).shape == (2, 3)
+    for call, name in ((package.outer(), "inner"), (package.Net().call, "deep"), (package.made(), "Made.__init__")):
+        with pytest.raises(ShapeError, match=f"`{name}`: n is 2, got 3"):
+            call(ones(2, 3))
+
+
+NESTED = """
+from __future__ import annotations
+import dataclasses
+from tesserack import Tensor
+from tesserack.utils.shapes import Float
+
+def outer():
+    def inner(x: Float[Tensor, "n n"]) -> Float[Tensor, "n n"]:
+        return x
+    return inner
+
+class Net:
+    def call(self, x):
+        def deep(*, y: Float[Tensor, "n n"]):
+            return y
+        return deep(y=x)
+
+def made():
+    @dataclasses.dataclass
+    class Made:
+        x: Float[Tensor, "n n"]
+    return Made
+
+def later():
+    from tesserack.utils.shapes import Float as Own
+    def inner(x: Own[Tensor, "n n"]):
+        return x
+    return inner
+"""
+
+
+def test_expressions_of_arguments(typing_of: Any) -> None:
+    def f(x, size, b=2, **more):
+        return x
+
+    f.__annotations__ = {"x": typing_of.Float[Tensor, "b {size[0]} {len(size)*b} {max(more.values(),default=1)}*b"]}
+    f = ts.check_shapes(f)
+    assert f(ones(3, 5, 4, 3), (5, 6)).shape == (3, 5, 4, 3)  # the argument b is not the axis
+    assert f(ones(3, 5, 4, 21), (5, 6), k=7) is not None
+    for size, said in (((4, 6), r"size\[0\] is 4, got 5"), ((5,), r"len\(size\)\*b is 2, got 4")):
+        with pytest.raises(ShapeError, match=said):
+            f(ones(3, 5, 4, 3), size)
+    assert [axis.text for axis in parse_shape("a {size[0] + 1} b")] == ["a", "{size[0] + 1}", "b"]
+    with pytest.raises(ValueError, match="is no axis"):
+        parse_shape("{size[}")
 
 
 def test_modules_are_recorded_and_mapped() -> None:

@@ -17,6 +17,8 @@ from tesserack.utils.shapes._report import try_shapes
 
 __all__ = ["configure", "run"]
 
+_NO_TENSORS = (int, float, bool, str, "int", "float", "bool", "str")  # also as `from __future__ import annotations`
+
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Options of the subcommand."""
@@ -69,6 +71,12 @@ def _model(target: Any, text: str) -> Any:
     ]
     if isinstance(target, type) and needed:
         raise CommandError(f"check: {text} needs {', '.join(needed)}; name a function that builds it")
+    plain = [name for name in needed if inspect.signature(target).parameters[name].annotation in _NO_TENSORS]
+    if plain and plain == needed:
+        raise CommandError(
+            f"check: {text} takes {', '.join(plain)}, no tensors; give them in a function without arguments, "
+            f"`def build(): return {target.__name__}(...)`, and name that"
+        )
     if needed:
         return target
     try:

@@ -42,6 +42,10 @@ def ctc_loss(
         raise RuntimeError(f"ctc_loss: expected floating log_probs (T, N, C) or (T, C), got {tuple(log_probs.shape)}")
     if single:
         log_probs = log_probs.unsqueeze(1)
+    if log_probs.is_meta:
+        loss = _without_data(log_probs, targets, input_lengths, target_lengths, blank)
+        loss = reduced("ctc_loss", loss, reduction)
+        return loss.squeeze(0) if single and reduction == "none" else loss
     lengths, sizes = _numbers(input_lengths), _numbers(target_lengths)
     labels = _padded_targets(log_probs, targets, lengths, sizes, blank)
     if has_kernel("ctc_loss", log_probs) and log_probs.dtype in (ts.float32, ts.float64):
@@ -52,7 +56,7 @@ def ctc_loss(
     if zero_infinity:
         loss = ts.where(loss == float("inf"), ts.zeros_like(loss), loss)
     if reduction == "mean":
-        return (loss / ts.tensor([max(1, n) for n in sizes], dtype=loss.dtype, device=loss.device)).mean()  # type: ignore[no-any-return]
+        return (loss / ts.tensor([max(1, n) for n in sizes], dtype=loss.dtype, device=loss.device)).mean()
     loss = reduced("ctc_loss", loss, reduction)
     return loss.squeeze(0) if single and reduction == "none" else loss
 
@@ -65,13 +69,33 @@ def _numbers(lengths: Any) -> list[int]:
     return [int(lengths)] if isinstance(lengths, int) else [int(n) for n in lengths]
 
 
+def _check_counts(log_probs: Tensor, lengths: int, sizes: int, blank: int) -> None:
+    _, batch, classes = log_probs.shape
+    if not 0 <= blank < classes:
+        raise RuntimeError(f"ctc_loss: blank must be in label range, got {blank} for {classes} classes")
+    if lengths != batch or sizes != batch:
+        raise RuntimeError(f"ctc_loss: expected {batch} input and target lengths, got {lengths} and {sizes}")
+
+
+def _without_data(log_probs: Tensor, targets: Tensor, lengths: Any, sizes: Any, blank: int) -> Tensor:
+    """A loss for each sequence, after checking what shapes alone can say."""
+    _check_counts(log_probs, _count(lengths), _count(sizes), blank)
+    batch = log_probs.shape[1]
+    if targets.ndim != 1 and not (targets.ndim == 2 and targets.shape[0] == batch):
+        raise RuntimeError(f"ctc_loss: expected targets ({batch}, at least 0), got {tuple(targets.shape)}")
+    return log_probs.sum((0, 2))
+
+
+def _count(lengths: Any) -> int:
+    if isinstance(lengths, int):
+        return 1
+    return lengths.numel() if isinstance(lengths, Tensor) else len(lengths)
+
+
 def _padded_targets(log_probs: Tensor, targets: Tensor, lengths: list[int], sizes: list[int], blank: int) -> Tensor:
     """Targets as (N, longest), after checking that everything fits together."""
     steps, batch, classes = log_probs.shape
-    if not 0 <= blank < classes:
-        raise RuntimeError(f"ctc_loss: blank must be in label range, got {blank} for {classes} classes")
-    if len(lengths) != batch or len(sizes) != batch:
-        raise RuntimeError(f"ctc_loss: expected {batch} input and target lengths, got {len(lengths)} and {len(sizes)}")
+    _check_counts(log_probs, len(lengths), len(sizes), blank)
     if min(lengths, default=0) < 0 or max(lengths, default=0) > steps:
         raise RuntimeError(f"ctc_loss: expected input_lengths of at most {steps}, got {lengths}")
     if targets.is_complex() or min(sizes, default=0) < 0:

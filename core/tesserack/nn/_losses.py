@@ -221,7 +221,7 @@ def gaussian_nll_loss(
         raise ValueError(f"gaussian_nll_loss: var is of incorrect size, got {spread.shape} for input {input.shape}")
     if reduction not in ("none", "mean", "sum"):
         raise ValueError(f"gaussian_nll_loss: expected reduction 'none', 'mean' or 'sum', got {reduction!r}")
-    if (spread < 0).any():
+    if not spread.is_meta and (spread < 0).any():
         raise ValueError("gaussian_nll_loss: var has negative entry/entries")
     spread = spread.clone()
     with ts.no_grad():

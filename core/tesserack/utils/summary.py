@@ -9,7 +9,7 @@ from typing import Any
 
 from tesserack import Tensor, device, empty_like, no_grad
 from tesserack.nn.modules.module import Module
-from tesserack.nn.parameter import Buffer, Parameter
+from tesserack.nn.parameter import Buffer, Parameter, is_lazy
 from tesserack.utils._pytree import tree_leaves, tree_map
 from tesserack.utils.flop_counter import FlopCounterMode
 
@@ -127,16 +127,25 @@ def summary(model: Module, input: Any, **kwargs: Any) -> Summary:
 def _without_data(model: Module) -> Module:
     """A copy whose parameters and buffers are on the device "meta". Tied ones stay tied."""
     memo: dict[int, Any] = {}
-    for parameter in model.parameters():
-        memo[id(parameter)] = Parameter(_meta(parameter), parameter.requires_grad)
-    for buffer in model.buffers():
-        twin = _meta(buffer)
-        memo[id(buffer)] = Buffer(twin) if isinstance(buffer, Buffer) else twin
+    for tensor in (*model.parameters(), *model.buffers()):
+        memo[id(tensor)] = _unsized(tensor) if is_lazy(tensor) else _twin_of(tensor)
     for module in model.modules():  # what a forward pass left in them: results cannot be copied
         for tensor in tree_leaves([value for key, value in vars(module).items() if not key.startswith("_")]):
             if isinstance(tensor, Tensor) and not tensor.is_leaf:
                 memo[id(tensor)] = _meta(tensor.detach())
     return copy.deepcopy(model, memo)
+
+
+def _twin_of(tensor: Tensor) -> Tensor:
+    twin: Tensor = _meta(tensor)
+    if isinstance(tensor, Parameter):
+        return Parameter(twin, tensor.requires_grad)
+    return Buffer(twin) if isinstance(tensor, Buffer) else twin
+
+
+def _unsized(tensor: Any) -> Any:
+    """Another placeholder for one whose shape the first input decides."""
+    return type(tensor)(requires_grad=tensor.requires_grad, device="meta", dtype=tensor.dtype)
 
 
 def _meta(x: Any) -> Any:

@@ -177,8 +177,11 @@ def where(condition: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 def _assert_async(input: Any, assert_msg: str = "") -> None:
-    """At once, where PyTorch leaves it to the device: ``RuntimeError`` unless the one element is true."""
-    if not bool(input):
+    """At once, where PyTorch leaves it to the device: ``RuntimeError`` unless the one element is true.
+
+    Without data, on "meta", there is nothing to ask.
+    """
+    if not getattr(input, "is_meta", False) and not bool(input):
         raise RuntimeError(assert_msg or "Expected Tensor with single nonzero value, but got zero")
 
 

@@ -152,15 +152,20 @@ def pack_padded_sequence(
     """Pack padded sequences (longest, number, *), or (number, longest, *) with ``batch_first``.
 
     ``lengths`` are positive, as many as sequences; sorted from long to short unless ``enforce_sorted=False``, which
-    sorts them. Gradients reach ``input``. ``RuntimeError`` for lengths that do not fit.
+    sorts them. Gradients reach ``input``. Lengths without data, on the device "meta", count as those of the longest.
+    ``RuntimeError`` for lengths that do not fit.
 
     >>> import tesserack as ts
     >>> packed = pack_padded_sequence(ts.tensor([[1, 2], [3, 0]]), [2, 1], batch_first=True)
     >>> packed.data.tolist()
     [1, 3, 2]
     """
-    counts = lengths.tolist() if isinstance(lengths, Tensor) else [int(length) for length in lengths]
     rows = input.transpose(0, 1) if batch_first else input
+    if isinstance(lengths, Tensor) and lengths.is_meta:
+        counts = [int(rows.shape[0])] * lengths.numel()
+        _check_lengths(counts, rows)
+    else:
+        counts = lengths.tolist() if isinstance(lengths, Tensor) else [int(length) for length in lengths]
     order = None
     if not enforce_sorted:
         ranked = sorted(range(len(counts)), key=lambda i: -counts[i])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import importlib.machinery
 import inspect
 import sys
 from collections.abc import Callable, Sequence
@@ -11,6 +10,8 @@ from types import ModuleType
 from typing import Any, TypeVar, overload
 
 from tesserack.utils.shapes._compile import checked
+from tesserack.utils.shapes._hook import Finder
+from tesserack.utils.shapes._kinds import Run, kind_of, like
 from tesserack.utils.shapes._plan import UnknownNameError, make_plan
 from tesserack.utils.shapes._switch import state
 
@@ -18,6 +19,7 @@ __all__ = ["PackageChecks", "check_shapes"]
 
 _T = TypeVar("_T")
 _MARK = "__shapes_checked__"
+_PROPERTIES = (property, functools.cached_property)
 
 
 @overload
@@ -34,7 +36,8 @@ def check_shapes(of: Any = None, /, *, keep: str | Sequence[str] = ()) -> Any:
     in each of its calls. An error that an operator raises about shapes inside the function is told in these names.
 
     Args:
-        of: a function, a method, or a class, whose annotated methods are checked, ``forward`` of modules among them;
+        of: a function, a method, a property, or a class, whose annotated methods and properties are checked,
+            ``forward`` of modules among them; of coroutines the result is, of generators what they yield;
             or the name of a package, to check all of it that is imported while the returned context is entered.
         keep: names that keep, for one instance, the size of its first call.
 
@@ -65,19 +68,22 @@ def check_shapes(of: Any = None, /, *, keep: str | Sequence[str] = ()) -> Any:
         return _check_class(of, names)
     if isinstance(of, (staticmethod, classmethod)):
         return type(of)(check_shapes(of.__func__, keep=names))
+    if isinstance(of, _PROPERTIES):
+        return _check_property(of, None, names)
     if not inspect.isfunction(of):
         raise TypeError(f"check_shapes: expected a function, a class or a package's name, got {type(of).__name__}")
     return _check_function(of, None, names)
 
 
-def _check_function(function: Any, owner: type | None, keep: Sequence[str]) -> Any:
+def _check_function(function: Any, owner: type | None, keep: Sequence[str], local: bool = False) -> Any:
+    """``local``: annotations may name what only the function around it sees; it stays as it is then."""
     if not state.on or hasattr(function, _MARK):
         return function
     try:
         plan = make_plan(function, owner, keep)
         wrapped = checked(plan) if plan is not None else function
     except UnknownNameError:
-        wrapped = _later(function, owner, keep)
+        wrapped = function if local else _later(function, owner, keep)
     if wrapped is not function:
         setattr(wrapped, _MARK, True)
     return wrapped
@@ -87,32 +93,52 @@ def _later(function: Any, owner: type | None, keep: Sequence[str]) -> Any:
     """For annotations with names that are defined further down: looked at when first called."""
     found: list[Any] = []
 
-    @functools.wraps(function)
-    def call(*args: Any, **kwargs: Any) -> Any:
+    def wrapped() -> Any:
         if not state.on:
-            return function(*args, **kwargs)
+            return function
         if not found:
             try:
                 plan = make_plan(function, owner, keep)
             except UnknownNameError as error:
                 raise TypeError(f"{error}; import what it needs outside of TYPE_CHECKING") from error
             found.append(checked(plan) if plan is not None else function)
-        return found[0](*args, **kwargs)
+        return found[0]
+
+    if kind_of(function):
+        return like(function, lambda args, kwargs: Run(wrapped()(*args, **kwargs)))
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return wrapped()(*args, **kwargs)
 
     return call
 
 
-def _check_class(of: type, keep: Sequence[str]) -> type:
+def _check_property(of: Any, owner: type | None, keep: Sequence[str], local: bool = False) -> Any:
+    """A property whose functions are checked; the same object if none has a shape."""
+    if isinstance(of, functools.cached_property):
+        inner = _check_function(of.func, owner, keep, local)
+        return of if inner is of.func else type(of)(inner)
+    own = [of.fget, of.fset, of.fdel]
+    functions = [_check_function(f, owner, keep, local) if inspect.isfunction(f) else f for f in own]
+    return of if functions == own else type(of)(*functions, of.__doc__)
+
+
+def _check_class(of: type, keep: Sequence[str], local: bool = False) -> type:
     for name, member in [*vars(of).items()]:
         if inspect.isfunction(member):
-            wrapped = _check_function(member, of, keep)
+            wrapped = _check_function(member, of, keep, local)
         elif isinstance(member, (staticmethod, classmethod)) and inspect.isfunction(member.__func__):
-            inner = _check_function(member.__func__, None, keep)
+            inner = _check_function(member.__func__, None, keep, local)
             wrapped = member if inner is member.__func__ else type(member)(inner)
+        elif type(member) in _PROPERTIES:  # others may be made otherwise
+            wrapped = _check_property(member, of, keep, local)
         else:
             continue
         if wrapped is not member:
             setattr(of, name, wrapped)
+            if isinstance(wrapped, functools.cached_property):
+                wrapped.__set_name__(of, name)
     return of
 
 
@@ -123,6 +149,10 @@ def _check_module(module: ModuleType) -> None:
                 _check_class(member, ())
             elif inspect.isfunction(member):
                 setattr(module, name, _check_function(member, None, ()))
+
+
+def _check_nested(of: Any) -> Any:
+    return _check_class(of, (), True) if isinstance(of, type) else _check_function(of, None, (), True)
 
 
 class PackageChecks:
@@ -138,7 +168,7 @@ class PackageChecks:
         for name, module in [*sys.modules.items()]:
             if self._has(name) and isinstance(module, ModuleType):
                 _check_module(module)
-        self._finder: Any = _Finder(self._has)
+        self._finder: Any = Finder(self._has, _check_module, _check_nested)
         sys.meta_path.insert(0, self._finder)
 
     def _has(self, name: str) -> bool:
@@ -154,23 +184,3 @@ class PackageChecks:
 
     def __exit__(self, *exc: object) -> None:
         self.remove()
-
-
-class _Finder:
-    def __init__(self, has: Callable[[str], bool]) -> None:
-        self._has = has
-
-    def find_spec(self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> Any:
-        if not self._has(fullname):
-            return None
-        spec = importlib.machinery.PathFinder.find_spec(fullname, path)
-        loader: Any = spec.loader if spec is not None else None
-        if loader is not None:
-            run = loader.exec_module
-
-            def exec_module(module: ModuleType) -> None:
-                run(module)
-                _check_module(module)
-
-            loader.exec_module = exec_module
-        return spec

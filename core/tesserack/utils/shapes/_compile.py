@@ -5,12 +5,14 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable
+from types import CodeType
 from typing import Any
 
 from tesserack import _native
 from tesserack._native import Tensor, dtype
 from tesserack.utils.shapes._dims import Axis
 from tesserack.utils.shapes._hints import Check, Either, Plain, Shape
+from tesserack.utils.shapes._kinds import Run, kind_of, like
 from tesserack.utils.shapes._plan import KEPT, Plan
 from tesserack.utils.shapes._switch import state
 
@@ -101,11 +103,10 @@ class _Writer:
         if not set(expression.names) <= self.bound:
             raise _HardError
         text = expression.source
-        for number, hole in enumerate(expression.holes):
-            text = re.sub(rf"\b_{number}\b", hole, text)
         for name in expression.names:
             text = re.sub(rf"(?<![\w.]){name}\b", f"_ts_n_{name}", text)
-        return text
+        # Last, as what stands in them are not names of axes.
+        return re.sub(r"\b_(\d+)\b", lambda hole: f"({expression.holes[int(hole[1])]})", text)
 
 
 def _dtypes(names: frozenset[str]) -> frozenset[Any]:
@@ -175,11 +176,48 @@ def _source(plan: Plan, space: dict[str, Any]) -> str:
     elif fast is not None and fast[1]:
         lines += ["    try:", "        if _ts_missed: raise _ts_Miss", *(f"        {line}" for line in fast[1])]
         lines += ["    except Exception:", f"        _ts_plan.check_call({values}, _ts_result)"]
+    if plan.makes:  # what it made is an attribute now
+        lines.append(f"    _ts_plan.bind({values})")
     return "\n".join([*lines, "    return _ts_result"])
+
+
+@functools.lru_cache(maxsize=1024)
+def _code(source: str, name: str) -> CodeType:
+    """Compiled once for functions that are defined again in each call of another."""
+    return compile(source, f"<checked {name}>", "exec")
+
+
+class _Checked(Run):
+    """A call of a coroutine or a generator."""
+
+    def __init__(self, plan: Plan, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self.plan = plan
+        try:
+            self.values = plan.values(args, kwargs)
+        except TypeError:
+            plan.function(*args, **kwargs)  # it tells of arguments that it does not take
+            raise
+        self.binding = plan.bind(self.values)
+        super().__init__(plan.function(*args, **kwargs))
+
+    def yielded(self, value: Any) -> None:
+        self.plan.check_yield(self.binding, value)
+
+    def done(self, value: Any) -> None:
+        if self.plan.result is not None:
+            self.plan.check_result(self.binding, value)
+
+    def failed(self, error: Exception) -> None:
+        self.plan.explain(error, self.values)
 
 
 def checked(plan: Plan) -> Callable[..., Any]:
     """The function of a plan, with its checks around it."""
+    if kind_of(plan.function):
+        return like(
+            plan.function,
+            lambda args, kwargs: _Checked(plan, args, kwargs) if state.on else Run(plan.function(*args, **kwargs)),
+        )
     space: dict[str, Any] = {
         "_ts_state": state,
         "_ts_function": plan.function,
@@ -187,5 +225,5 @@ def checked(plan: Plan) -> Callable[..., Any]:
         "_ts_Tensor": Tensor,
         "_ts_Miss": _HardError,
     }
-    exec(compile(_source(plan, space), f"<checked {plan.name}>", "exec"), space)
+    exec(_code(_source(plan, space), plan.name), space)
     return functools.update_wrapper(space["_ts_checked"], plan.function)

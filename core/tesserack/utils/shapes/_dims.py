@@ -18,18 +18,20 @@ _ALLOWED = (
     *(ast.Add, ast.Sub, ast.Mult, ast.FloorDiv, ast.Mod, ast.Pow, ast.USub),
 )
 _FUNCTIONS = {"min": min, "max": max}
-_HOLE = re.compile(r"\{([A-Za-z_][\w.]*)\}")
+_HOLE = re.compile(r"\{([^{}]+)\}")
+_WORD = re.compile(r"(?:\{[^{}]*\}|\S)+")
 
 
 @dataclass(frozen=True)
 class Expression:
-    """Whole-number arithmetic over names of axes; ``{self.width}`` is an attribute of an argument."""
+    """Whole-number arithmetic over names of axes; ``{self.width}`` or ``{size[0]}`` is a value of arguments."""
 
     text: str
     source: str  # holes are _0, _1, ...
     code: CodeType
     names: tuple[str, ...]  # axes it needs
-    holes: tuple[str, ...]  # dotted values of arguments it needs
+    holes: tuple[str, ...]  # expressions of arguments
+    values: tuple[CodeType, ...]  # the same, to be evaluated
 
     def value(self, sizes: Mapping[str, int], arguments: Mapping[str, Any]) -> int | None:
         """Its size, or None where a name has none yet."""
@@ -38,8 +40,8 @@ class Expression:
             if name not in sizes:
                 return None
             known[name] = sizes[name]
-        for number, hole in enumerate(self.holes):
-            known[f"_{number}"] = _looked_up(hole, arguments)
+        for number, code in enumerate(self.values):
+            known[f"_{number}"] = eval(code, {**arguments})
         return int(eval(self.code, {"__builtins__": {}, **_FUNCTIONS}, known))
 
 
@@ -56,14 +58,6 @@ class Axis:
     expression: Expression | None = None
 
 
-def _looked_up(path: str, arguments: Mapping[str, Any]) -> Any:
-    first, *rest = path.split(".")
-    value = arguments[first]
-    for name in rest:
-        value = getattr(value, name)
-    return value
-
-
 @functools.lru_cache(maxsize=4096)
 def parse_shape(text: str) -> tuple[Axis, ...]:
     """The axes that a text names.
@@ -74,7 +68,7 @@ def parse_shape(text: str) -> tuple[Axis, ...]:
     >>> [axis.kind for axis in parse_shape("*batch heads dim+1 3 _")]
     ['name', 'name', 'expression', 'fixed', 'any']
     """
-    axes = tuple(_axis(word, text) for word in text.split())
+    axes = tuple(_axis(word, text) for word in _WORD.findall(text))
     if sum(axis.many for axis in axes) > 1:
         raise ValueError(f"shape {text!r}: expected one of `...` and `*name` at most")
     return axes
@@ -87,7 +81,7 @@ def _axis(word: str, text: str) -> Axis:
     while rest and rest[0] in "*#?_":
         marks.add(rest[0])
         rest = rest[1:]
-    if "=" in rest:  # a name before it is for the reader
+    if "=" in rest.partition("{")[0]:  # a name before it is for the reader
         rest = rest.partition("=")[2]
     many, broadcast = "*" in marks, "#" in marks
     if marks & {"_", "?"}:
@@ -111,6 +105,7 @@ def _expression(word: str, text: str) -> Expression:
     source = _HOLE.sub(numbered, word)
     try:
         tree = ast.parse(source, mode="eval")
+        values = tuple(compile(hole.strip(), "<shape>", "eval") for hole in holes)
     except SyntaxError:
         raise ValueError(f"shape {text!r}: {word!r} is no axis") from None
     nodes = [*ast.walk(tree)]
@@ -120,5 +115,5 @@ def _expression(word: str, text: str) -> Expression:
             raise ValueError(f"shape {text!r}: {word!r} may hold names, whole numbers, + - * // % ** min max")
     known = {*_FUNCTIONS, *(f"_{number}" for number in range(len(holes)))}
     names = dict.fromkeys(node.id for node in nodes if isinstance(node, ast.Name) and node.id not in known)
-    shown = re.sub(r"\{(?:self\.)?([\w.]+)\}", r"\1", word)
-    return Expression(shown, source, compile(tree, "<shape>", "eval"), tuple(names), tuple(holes))
+    shown = re.sub(r"\{(?:self\.)?([^{}]+)\}", r"\1", word)
+    return Expression(shown, source, compile(tree, "<shape>", "eval"), tuple(names), tuple(holes), values)

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import inspect
 import itertools
 import re
 import sys
+import typing
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from tesserack._native import Tensor
 from tesserack.utils.shapes._binding import Binding, ShapeError
 from tesserack.utils.shapes._hints import Check, Parts, check_of
+from tesserack.utils.shapes._kinds import kind_of
 
 __all__ = ["Plan", "UnknownNameError", "make_plan"]
 
 KEPT = "_kept_axes"
+_CONTAINERS = (list, tuple, dict)
+_MADE = getattr(dataclasses, "_HAS_DEFAULT_FACTORY", object())  # the default of an argument that is made if missing
 # What operators speak of when shapes do not fit.
 _ABOUT_SHAPES = re.compile(
     r"shape|size|dimension|channels|elements|broadcast|subscript|must match|length|out of range|[\[(]\d+(, \d+)+[\])]",
@@ -43,6 +49,8 @@ class Plan:
     keep: tuple[str, ...] = ()
     signature: inspect.Signature = field(default_factory=inspect.Signature)
     instance: str = ""  # the parameter that is the object, of a method
+    yields: Check | None = None  # of a generator
+    makes: bool = False  # an `__init__` that calls what makes a default, as those of data classes do
 
     def bind(self, values: Sequence[Any]) -> Binding:
         """Names of axes of a call with these arguments.
@@ -63,10 +71,8 @@ class Plan:
             if value is not None:
                 later += check(value, binding, f"`{self.instance}.{name}`")
         for name, check in self.checks.items():
-            value = arguments[name]
-            # A default such as None is the author's word against the annotation.
-            if value is not None or self.signature.parameters[name].default is not None:
-                later += check(value, binding, f"`{name}`")
+            if not self._says_none(name, arguments[name]):
+                later += check(arguments[name], binding, f"`{name}`")
         for axis, size, place in later:
             binding.settle(axis, size, place)
         if kept is not None:
@@ -75,6 +81,16 @@ class Plan:
                     source = binding.sources[name]
                     kept[name] = binding.sizes[name], f"{source} of an earlier call"
         return binding
+
+    def _says_none(self, name: str, value: Any) -> bool:
+        """Whether it is a default such as None: what its author says goes before the annotation."""
+        return value is self.signature.parameters[name].default and not isinstance(value, (Tensor, *_CONTAINERS))
+
+    def values(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
+        """The arguments of a call in the order of parameters."""
+        bound = self.signature.bind(*args, **kwargs)
+        bound.apply_defaults()
+        return [bound.arguments[name] for name in self.parameters]
 
     def _kept(self, values: Sequence[Any]) -> dict[str, tuple[int, str]] | None:
         if not self.keep or not hasattr(values[0], "__dict__"):
@@ -91,6 +107,16 @@ class Plan:
         assert self.result is not None
         for axis, size, place in self.result(value, binding, "the result"):
             binding.settle(axis, size, place)
+
+    def check_yield(self, binding: Binding, value: Any) -> None:
+        """Hold a value that a generator yields against its annotation: names keep what the first bound them to.
+
+        Raises:
+            ShapeError: it is something else.
+        """
+        if self.yields is not None:
+            for axis, size, place in self.yields(value, binding, "what it yields"):
+                binding.settle(axis, size, place)
 
     def check_call(self, values: Sequence[Any], value: Any) -> None:
         """The same from the arguments."""
@@ -147,18 +173,26 @@ def make_plan(function: Callable[..., Any], owner: type | None = None, keep: Seq
             check = Parts(dict, (check,))
         if check is not None:
             checks[name] = check
-    result = _check(signature.return_annotation, function)
-    if inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function):
-        result = None
+    yields, result = _results(signature.return_annotation, function)
     instance = _instance(signature, owner, checks)
     attributes = _attributes(owner) if owner is not None and instance else {}
-    if not checks and result is None:
+    if not checks and result is None and yields is None:
         return None
     name = function.__qualname__.rpartition("<locals>.")[2]
     names = tuple(signature.parameters)
-    plan = Plan(function, name, names, checks, attributes, result, tuple(keep), signature, instance)
+    makes = any(parameter.default is _MADE for parameter in signature.parameters.values())
+    plan = Plan(function, name, names, checks, attributes, result, tuple(keep), signature, instance, yields, makes)
     _complete(plan)
     return plan
+
+
+def _results(hint: Any, function: Callable[..., Any]) -> tuple[Check | None, Check | None]:
+    """What its values are to be: those that it yields, and the last."""
+    if "generator" not in kind_of(function):
+        return None, _check(hint, function)
+    arguments = typing.get_args(_evaluated(hint, function))  # of Iterator and Generator alike, also asynchronous ones
+    plain = kind_of(function) == "generator" and len(arguments) == 3
+    return _check(arguments[0], function) if arguments else None, _check(arguments[2], function) if plain else None
 
 
 def _instance(signature: inspect.Signature, owner: type | None, checks: Mapping[str, Check]) -> str:
@@ -170,7 +204,8 @@ def _instance(signature: inspect.Signature, owner: type | None, checks: Mapping[
 
 def _complete(plan: Plan) -> None:
     """Every expression has names that some annotation binds."""
-    every = [*plan.checks.values(), *plan.attributes.values(), *([plan.result] if plan.result else [])]
+    results = [check for check in (plan.result, plan.yields) if check is not None]
+    every = [*plan.checks.values(), *plan.attributes.values(), *results]
     axes = [axis for check in every for shape in check.shapes() for axis in shape.axes]
     bound = {axis.name for axis in axes if axis.kind == "name" and not axis.many}
     for axis in axes:
@@ -196,16 +231,20 @@ def _attributes(owner: type) -> dict[str, Check]:
 
 
 def _check(hint: Any, of: Any, space: Mapping[str, Any] | None = None) -> Check | None:
-    if isinstance(hint, str):
-        written = hint
-        try:
-            hint = eval(hint, {**_names(of), **(space or {})})
-        except Exception as error:
-            if "[" in written and ('"' in written or "'" in written):
-                where = f"check_shapes: `{of.__qualname__}`"
-                raise UnknownNameError(f"{where}: cannot evaluate {written}: {error}") from error
-            return None  # a class that only type checkers import
-    return check_of(hint)
+    return check_of(_evaluated(hint, of, space))
+
+
+def _evaluated(hint: Any, of: Any, space: Mapping[str, Any] | None = None) -> Any:
+    """An annotation, of its text where it is one; None for the text of a class that only type checkers import."""
+    if not isinstance(hint, str):
+        return hint
+    try:
+        return eval(hint, {**_names(of), **(space or {})})
+    except Exception as error:
+        if "[" in hint and ('"' in hint or "'" in hint):
+            where = f"check_shapes: `{of.__qualname__}`"
+            raise UnknownNameError(f"{where}: cannot evaluate {hint}: {error}") from error
+        return None
 
 
 def _names(of: Any) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from typing import Any
 
 from tesserack._native import device
 from tesserack.nn.modules.module import Module
+from tesserack.nn.parameter import is_lazy
 from tesserack.utils.shapes._inputs import InputText
 from tesserack.utils.shapes._symbolic import fit, sizes_of
 from tesserack.utils.shapes._trial import Failure, Trial, run_trial
@@ -75,18 +76,20 @@ def try_shapes(model: Callable[..., Any], *inputs: str | InputText) -> ShapeRepo
     runs = sizes_of(names)
     twin, parts = _twin(model)
     called = twin.forward if isinstance(twin, Module) else twin
-    trials = []
+    lazy = any(is_lazy(tensor) for module in parts.values() for tensor in _own(module))
+    trials: list[Trial] = []
     for sizes in runs:
+        if lazy and trials:  # its layers have the sizes of the run before
+            twin, parts = _twin(model)
         args = [text.tensor(sizes) for text in asked if text.name is None]
         kwargs = {text.name: text.tensor(sizes) for text in asked if text.name is not None}
         try:
             inspect.signature(called).bind(*args, **kwargs)
         except TypeError as error:
             raise TypeError(f"the model does not take these {len(asked)} inputs: {error}") from None
-        trial = run_trial(twin, args, kwargs, parts)
-        if trial.asks_values:
-            trial = run_trial(twin, args, kwargs, parts, exported=True)
-        trials.append(trial)
+        trials.append(_tried(twin, args, kwargs, parts))
+        if trials[-1].builds:
+            raise TypeError(_building(model, trials[-1].builds))
     # A row that lacks for every size lacks for the model's own; one that lacks for some is a matter of these sizes.
     beyond = {trial.beyond for trial in trials}
     if len(beyond) == 1 and (lacking := beyond.pop()) is not None:
@@ -95,11 +98,43 @@ def try_shapes(model: Callable[..., Any], *inputs: str | InputText) -> ShapeRepo
     if failed:
         failures = [failure for trial in trials if (failure := trial.failure) is not None]
         return ShapeReport(mismatch=_told(failures, [runs[k] for k in failed]), sizes=runs[failed[0]])
-    spread = [trial.spread for trial in trials if trial.spread is not None]
-    # Of numbers that no name decides it may be what is meant.
-    if len(spread) == len(runs) and len({found.message for found in spread}) > 1:
-        return ShapeReport(mismatch=_told(spread, runs), sizes=runs[0])
+    # Of sizes that no name decides it may be what is meant.
+    for found in zip(*(trial.spread for trial in trials), strict=False):
+        if len({size for size, _ in found}) > 1:
+            return ShapeReport(mismatch=_told([failure for _, failure in found], runs), sizes=runs[0])
     return _report(twin, parts, trials, runs)
+
+
+def _tried(
+    model: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], parts: Mapping[str, Module]
+) -> Trial:
+    """One run, and others where the model asks for what that did not have."""
+    ways: dict[str, bool] = {"gradients": False, "exported": False}
+    trial = run_trial(model, args, kwargs, parts)
+    for _ in range(3):
+        if trial.asks_values and not ways["exported"]:
+            ways["exported"] = True
+        elif trial.asks_gradients and not ways["gradients"]:
+            ways["gradients"] = True
+        elif trial.asks_gradients:  # of inputs, that a caller has require them
+            _require_gradients([*args, *kwargs.values()])
+        else:
+            break
+        trial = run_trial(model, args, kwargs, parts, **ways)
+    return trial
+
+
+def _require_gradients(inputs: Sequence[Any]) -> None:
+    for tensor in inputs:
+        tensor.requires_grad_(tensor.is_floating_point() or tensor.is_complex())
+
+
+def _building(model: Any, kind: str) -> str:
+    name, needed = getattr(model, "__name__", "the function"), ", ".join(inspect.signature(model).parameters)
+    return (
+        f"{name} builds a module ({kind}) of its arguments ({needed}), which are no tensors; give them in a function "
+        f"without arguments, `def build(): return {name}(...)`, and try that"
+    )
 
 
 def _twin(model: Callable[..., Any]) -> tuple[Callable[..., Any], dict[str, Module]]:
@@ -110,6 +145,10 @@ def _twin(model: Callable[..., Any]) -> tuple[Callable[..., Any], dict[str, Modu
     with device("meta"):
         twin = _without_data(model)
     return twin, dict(twin.named_modules())
+
+
+def _own(module: Module) -> list[Any]:
+    return [*module._parameters.values(), *module._buffers.values()]
 
 
 def _told(failures: Sequence[Failure], runs: Sequence[Mapping[str, int]]) -> Failure:

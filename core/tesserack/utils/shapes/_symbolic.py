@@ -37,6 +37,17 @@ class Formula:
         return product if factor == 1 and number is str else f"{number(factor)}*{product}"
 
 
+class Capped(Formula):
+    """The size of a name where that is less than a number, and the number: what is left of a table that is cut."""
+
+    def __init__(self, name: str, most: int) -> None:
+        super().__init__([(1, (name,))])
+        self.name, self.most = name, most
+
+    def text(self, number: Callable[[int], str] = str) -> str:
+        return f"min({self.name}, {self.most})"
+
+
 def sizes_of(names: Sequence[str]) -> list[dict[str, int]]:
     """Sizes for each run, all different: three primes from 101 on, which leave different remainders, and twice a
     prime. Each name grows by steps of its own, so that one is not taken for another.
@@ -76,7 +87,8 @@ def fit(values: Sequence[int], runs: Sequence[Sizes]) -> Formula | None:
         if found is not None:
             return found
     for name in names:
-        found = _line(values, points[(name,)], name) or _floor(values, points[(name,)], name)
+        each = points[(name,)]
+        found = _line(values, each, name) or _floor(values, each, name) or _capped(values, each, name)
         if found is not None:
             return found
     for one, two in itertools.combinations([*monomials, ()], 2):
@@ -112,6 +124,11 @@ def _floor(values: Sequence[int], points: Sequence[int], name: str) -> Formula |
             if all((p + offset) // divisor == v for v, p in zip(values, points, strict=True)):
                 return Formula([(1, (name,)), (offset, ())] if offset else [(1, (name,))], divisor)
     return None
+
+
+def _capped(values: Sequence[int], points: Sequence[int], name: str) -> Formula | None:
+    most = max(values)
+    return Capped(name, most) if all(v == min(p, most) for v, p in zip(values, points, strict=True)) else None
 
 
 def _sum(

@@ -12,13 +12,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from tesserack import Tensor, empty_like, no_grad
+from tesserack import Tensor, empty_like, enable_grad, int64, no_grad
 from tesserack._native import device
 from tesserack.jit.compiler import exporting
 from tesserack.library import dispatch
 from tesserack.nn.modules.module import Module
 from tesserack.utils._pytree import tree_leaves, tree_map
 from tesserack.utils.flop_counter import FlopCounterMode
+from tesserack.utils.shapes._broadcasts import Broadcasts
 from tesserack.utils.shapes._constants import Constants
 
 __all__ = ["Failure", "Trial", "run_trial"]
@@ -27,8 +28,11 @@ _ASKS_VALUES = re.compile(
     "(on|out of|values of a) meta tensor|on the meta device (do not have|have no)|meta device type tensor to numpy"
     "|Tensor.__format__"
 )
+_ASKS_GRADIENTS = re.compile("does not require grad|does not have a grad_fn|requires? grad")
 _BROADCAST = "Using a target size"  # what losses warn of, as PyTorch's do
 _NONE = "forward asks a tensor for its values, and a trial has none"
+_MOST_PAIRS = 32  # of calls that broadcast so, among them those of numbers that no name decides
+_RECURRENT = {"lstm", "gru", "rnn_tanh", "rnn_relu"}  # the sizes of packed steps stay on the cpu, with data
 _PACKAGE = str(Path(__file__).resolve().parents[2])
 
 
@@ -55,12 +59,18 @@ class Trial:
     kept: int = 0  # bytes of what the innermost modules give
     failure: Failure | None = None
     beyond: Failure | None = None  # the first row that an embedding does not have, by values the model made
-    spread: Failure | None = None  # the first difference of a column and a row
+    builds: str = ""  # class of a module that a function makes of its arguments, which tensors are not then
+    spread: list[tuple[int, Failure]] = field(default_factory=list)  # what broadcasts to all pairs, and of which size
 
     @property
     def asks_values(self) -> bool:
         """Whether it ended where the model asks a tensor for its values."""
         return self.failure is not None and _NONE in self.failure.message
+
+    @property
+    def asks_gradients(self) -> bool:
+        """Whether it ended where the model differentiates by itself, which needs results to be recorded."""
+        return self.failure is not None and _ASKS_GRADIENTS.search(self.failure.message) is not None
 
 
 class _Memory:
@@ -94,18 +104,18 @@ class _Memory:
 class _Observer:
     """What one trial sees of its operators' calls."""
 
-    def __init__(self, trial: Trial, failed: Callable[[Exception], Failure]) -> None:
+    def __init__(self, trial: Trial, failed: Callable[[Exception], Failure], inputs: Sequence[Any]) -> None:
         self.trial, self.failed = trial, failed
-        self.memory, self.constants = _Memory(), Constants()
+        self.memory, self.constants, self.broadcasts = _Memory(), Constants(), Broadcasts(inputs)
 
     def before(self, call: dispatch.Call, args: Sequence[Any]) -> None:
         """Look at the arguments of a call."""
         message = "" if self.trial.beyond else self.constants.beyond(call, args)
         if message:
             self.trial.beyond = self._found(IndexError(message))
-        message = "" if self.trial.spread else _spread(call, args)
-        if message:
-            self.trial.spread = self._found(RuntimeError(message))
+        pairs = self.broadcasts.pairs(call, args) if len(self.trial.spread) < _MOST_PAIRS else None
+        if pairs is not None:
+            self.trial.spread.append((pairs.size, self._found(RuntimeError(pairs.text))))
 
     def _found(self, error: Exception) -> Failure:
         return replace(self.failed(error), line=_line(traceback.extract_stack()))
@@ -114,18 +124,7 @@ class _Observer:
         """Note what came out."""
         self.memory.note(result)
         self.constants.note(call, args, result)
-
-
-def _spread(call: dispatch.Call, args: Sequence[Any]) -> str:
-    """What to say of a prediction [n, 1] less a target [n], which gives all pairs. Who wants these makes a view."""
-    if call.op != "sub" or not (isinstance(args[0], Tensor) and isinstance(args[1], Tensor)):
-        return ""
-    row, column = sorted(args[:2], key=lambda t: t.dim())
-    if row.dim() != 1 or column.shape != (*row.shape, 1) or column._base is not None or row.shape[0] == 1:
-        return ""
-    n = int(row.shape[0])
-    one, two = ([*t.shape] for t in args[:2])
-    return f"sub: {one} and {two} broadcast to [{n}, {n}], which is rarely meant; make both of one shape"
+        self.broadcasts.note(call, args, result)
 
 
 _observed: list[_Observer] = []
@@ -143,7 +142,8 @@ def _key() -> dispatch.Key:
 
 def _observe(call: Any, *args: Any) -> Any:
     global _depth
-    args, observer = _without_devices(args), _observed[-1] if _observed and not _depth else None
+    recurrent = call.op.partition(".")[0] in _RECURRENT
+    args, observer = _without_devices(args, recurrent), _observed[-1] if _observed and not _depth else None
     if observer is not None:
         observer.before(call, args)
     _depth += 1
@@ -156,14 +156,16 @@ def _observe(call: Any, *args: Any) -> Any:
     return result
 
 
-def _without_devices(args: tuple[Any, ...]) -> tuple[Any, ...]:
+def _without_devices(args: tuple[Any, ...], recurrent: bool = False) -> tuple[Any, ...]:
     """The arguments of a call, on meta where the model names a device, or meets a constant that has data."""
     has_no_data = any(isinstance(x, Tensor) and x.is_meta for x in tree_leaves([*args]))
 
     def moved(x: Any) -> Any:
         if isinstance(x, device):
             return device("meta")
-        return empty_like(x, device="meta") if has_no_data and isinstance(x, Tensor) and not x.is_meta else x
+        if not (has_no_data and isinstance(x, Tensor)) or x.is_meta or (recurrent and x.dtype is int64):
+            return x
+        return empty_like(x, device="meta")
 
     return tuple(tree_map(moved, arg) if isinstance(arg, (list, tuple)) else moved(arg) for arg in args)
 
@@ -174,13 +176,16 @@ def run_trial(
     kwargs: Mapping[str, Any],
     parts: Mapping[str, Module],
     exported: bool = False,
+    gradients: bool = False,
 ) -> Trial:
     """Run a model; ``parts`` are its modules by path. An exception of the model becomes the trial's ``failure``.
 
-    ``exported``: as within ``export``, where models that ask for values take another way.
+    ``exported``: as within ``export``, where models that ask for values take another way. ``gradients``: with results
+    recorded, for models that differentiate.
     """
     trial, running = Trial(), list[str]()
-    observer = _Observer(trial, lambda error: _failure(error, running, parts, model))
+    inputs = [*args, *kwargs.values()]
+    observer = _Observer(trial, lambda error: _failure(error, running, parts, model), inputs)
     handles = []
 
     def enter(path: str) -> None:
@@ -197,14 +202,14 @@ def run_trial(
     for path, module in parts.items():
         handles.append(module.register_forward_pre_hook(lambda *_, p=path: enter(p)))
         handles.append(module.register_forward_hook(lambda m, _, result, p=path: leave(p, m, result)))
-    root = model if isinstance(model, Module) else None
+    root, name = model if isinstance(model, Module) else None, type(model).__name__  # a lazy one changes its class
     _observed.append(observer)
     way = exporting() if exported else contextlib.nullcontext()
     try:
         with (
             warnings.catch_warnings(),
             way,
-            no_grad(),
+            enable_grad() if gradients else no_grad(),
             device("meta"),
             _key().enabled(),
             FlopCounterMode(display=False) as counter,
@@ -214,10 +219,12 @@ def run_trial(
         if root is None:
             trial.order.append("")
             trial.outputs[""] = getattr(model, "__name__", "function"), _shapes(result)
+            trial.builds = type(result).__name__ if isinstance(result, Module) else ""
         trial.total_flops = counter.get_total_flops()
-        trial.flops = _by_path(counter, root)
+        trial.flops = _by_path(counter, name) if root is not None else {}
     except Exception as error:
         trial.failure = _failure(error, running, parts, model)
+        trial.builds = _in_making(error) if root is None else ""
     finally:
         _observed.remove(observer)
         for handle in handles:
@@ -226,11 +233,10 @@ def run_trial(
     return trial
 
 
-def _by_path(counter: FlopCounterMode, root: Module | None) -> dict[str, int]:
-    name = type(root).__name__ if root is not None else ""
+def _by_path(counter: FlopCounterMode, name: str) -> dict[str, int]:
     found = {}
     for place, counts in counter.get_flop_counts().items():
-        if root is not None and place.startswith(name) and place != "Global":
+        if place.startswith(name) and place != "Global":
             found[place[len(name) + 1 :]] = sum(counts.values())
     return found
 
@@ -242,6 +248,13 @@ def _failure(error: Exception, running: Sequence[str], parts: Mapping[str, Modul
     if _ASKS_VALUES.search(message):
         message += f"; {_NONE}"
     return Failure(path, kind, type(error).__name__, message, _line(traceback.extract_tb(error.__traceback__)))
+
+
+def _in_making(error: Exception) -> str:
+    """The class of the module whose ``__init__`` this comes from; empty for other errors."""
+    frames = (frame for frame, _ in traceback.walk_tb(error.__traceback__) if frame.f_code.co_name == "__init__")
+    made = (frame.f_locals.get("self") for frame in frames)
+    return next((type(module).__name__ for module in made if isinstance(module, Module)), "")
 
 
 def _line(frames: Sequence[traceback.FrameSummary]) -> str:
