@@ -127,20 +127,6 @@ def shifted(shift: Callable[..., Array]) -> Callable[..., Array]:
     return apply
 
 
-def remainder(a: Array, b: Array) -> Array:
-    """Of the divisor's sign; zeros as ``fmod`` gives them."""
-    if a.dtype.kind != "f":
-        return np.remainder(a, b)
-    rest = np.fmod(a, b)
-    return np.where((rest != 0) & ((rest < 0) != (b < 0)), rest + b, rest)
-
-
-def log_gamma(a: Array) -> Array:
-    """SciPy's is infinite for denormal numbers."""
-    near = np.abs(a) < np.finfo(a.dtype).tiny
-    return np.where(np.isinf(a), np.inf, np.where(near, -np.log(np.abs(a)), special.gammaln(a)))
-
-
 INSTRUCTIONS: dict[str, Callable[..., Any]] = {
     "copy": np.positive,
     "neg": np.negative,
@@ -151,7 +137,7 @@ INSTRUCTIONS: dict[str, Callable[..., Any]] = {
     "erf": special.erf,
     "erfc": special.erfc,
     "erfinv": lambda a: np.copysign(special.erfinv(a), a),  # which loses the sign of zero
-    "lgamma": log_gamma,
+    "lgamma": lambda a: np.where(abs(a) < 1e-290, -np.log(abs(a)), np.where(a - a == 0, special.gammaln(a), a * a)),
     "digamma": lambda a: np.where(a == 0, np.copysign(np.inf, -a), special.psi(a)),
     "sigmoid": special.expit,
     "round": np.rint,
@@ -162,7 +148,7 @@ INSTRUCTIONS: dict[str, Callable[..., Any]] = {
     "mul": np.multiply,
     "div": truncating_division,
     "floordiv": np.floor_divide,
-    "mod": remainder,
+    "mod": lambda a, b: np.where(((r := np.fmod(a, b)) != 0) & ((r < 0) != (b < 0)), r + b, r),
     "fmod": np.fmod,
     "pow": power,
     "max": lambda a, b: np.where((a >= b) | np.isnan(a), a, b),
