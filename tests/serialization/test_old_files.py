@@ -3,6 +3,9 @@
 import io
 import pickle
 import struct
+import subprocess
+import sys
+import textwrap
 from typing import Any
 
 import pytest
@@ -81,3 +84,36 @@ def test_files_that_can_fill_memory_are_asked_to():
     file = Filling(old_file(b"N"))
     assert read(file.getvalue()) is ts.load(file) is None
     assert file.filled
+
+
+@pytest.mark.parametrize("opened", [False, True])
+@pytest.mark.parametrize("weights_only", [False, True])
+def test_one_copy_is_held_of_what_a_file_holds(tmp_path, opened, weights_only):
+    size, path = 100_000_000, tmp_path / "file"
+    tensors = {"first": ts.arange(size // 8), "second": ts.ones(3)}
+    ts.save(tensors, path, format="torch", _use_new_zipfile_serialization=False)
+    program = """
+        import resource, sys, tesserack as ts
+        from tesserack.serialization import _objects
+        path, opened, weights_only = sys.argv[1], *map(int, sys.argv[2:])
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        given = open(path, "rb") if opened else path
+        found = ts.load(given) if weights_only else _objects.load(given, weights_only=False)
+        print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+        print(found["first"][-1].item(), found["second"].tolist(), not opened or given.read() == b"")
+    """
+    words = [sys.executable, "-c", textwrap.dedent(program), str(path), str(int(opened)), str(int(weights_only))]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    taken, values = done.stdout.splitlines()
+    assert int(taken) * 1024 < size * 1.6  # kB
+    assert values == f"{size // 8 - 1} [1.0, 1.0, 1.0] True"
+
+
+def test_pickles_longer_than_what_is_read_at_first():
+    names = {f"{number:0100}": number for number in range(30_000)}
+    file = io.BytesIO()
+    ts.save({"names": names, "x": ts.arange(5)}, file, format="torch", _use_new_zipfile_serialization=False)
+    file.seek(0)
+    found = ts.load(file)
+    assert found["names"] == names and found["x"].tolist() == [0, 1, 2, 3, 4] and not file.read()

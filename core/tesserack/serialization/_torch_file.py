@@ -34,6 +34,7 @@ DAMAGES = (
 )
 _MAGIC_SIZE = 15
 _PROTOCOL = 1001
+_AT_FIRST = 1 << 20  # bytes of an older file that are searched for its pickles
 Place = Callable[[Tensor, str], Tensor]
 Unpickle = Callable[[bytes, Callable[[Any], Any], int], Any]
 
@@ -163,11 +164,15 @@ def _content(archive: zipfile.ZipFile, record: zipfile.ZipInfo) -> bytes:
 
 
 def _tensor_of(archive: zipfile.ZipFile, record: zipfile.ZipInfo) -> Tensor:
-    raw = ts.empty(record.file_size, dtype=ts.uint8, device="cpu")
-    if record.file_size:
-        with archive.open(record) as file:
-            if read_into(file, memoryview(raw)) != record.file_size:
-                raise PickleRefused(f"its record {record.filename[:100]!r} ends early")
+    with archive.open(record) as file:
+        return _tensor_from(file, record.file_size, f"record {record.filename[:100]!r}")
+
+
+def _tensor_from(file: Any, nbytes: int, what: str) -> Tensor:
+    """The next bytes of a file, read straight to where they stay."""
+    raw = ts.empty(nbytes, dtype=ts.uint8, device="cpu")
+    if nbytes and read_into(file, memoryview(raw)) != nbytes:
+        raise PickleRefused(f"its {what} ends early")
     return raw
 
 
@@ -184,11 +189,7 @@ def read_legacy_with(file: BinaryIO, size: int, place: Place, unpickle: Unpickle
     """The same by another reader of pickles, which gets the pickle, what makes storages of persistent ids, and where in
     the bytes the pickle begins; and one that only meets those ids, for the storages' bytes come after the pickle."""
     start = file.tell()
-    data: Any = bytearray(size)  # is read as bytes are, and not copied to be some
-    del data[read_into(file, memoryview(data)) :]
-    positions = [_MAGIC_SIZE]
-    for _ in range(4):  # protocol, system, structure, keys
-        positions.append(end_of(data, positions[-1]))
+    data, positions = _pickles(file, size)
 
     def refuse(_: Any) -> Any:
         raise PickleRefused("it has a storage where none belongs")
@@ -200,21 +201,48 @@ def read_legacy_with(file: BinaryIO, size: int, place: Place, unpickle: Unpickle
     keys = interpret(data, refuse, positions[3])
     if not isinstance(keys, list) or not all(isinstance(key, str) for key in keys) or len({*keys}) != len(keys):
         raise PickleRefused("its list of storages is none")
-    at = _Reader(data, positions[4])
     order = {key: k for k, key in enumerate(keys)}
     sizes = _declared_sizes(data, positions[2], order, outline)
-    contents = {key: at.take(sizes.get(key)) for key in keys}
+    places, end = _places(keys, sizes, positions[4], size)
 
     def read(key: str, nbytes: int) -> Tensor:
-        if key not in contents or len(contents[key]) != nbytes:
+        if key not in places or sizes[key] != nbytes:
             raise PickleRefused(f"its storage {key[:100]!r} is missing, or not of {nbytes} bytes")
-        if not nbytes:
-            return ts.empty(0, dtype=ts.uint8, device="cpu")
-        return ts.frombuffer(bytearray(contents[key]), dtype=ts.uint8)
+        file.seek(start + places[key])
+        return _tensor_from(file, nbytes, f"storage {key[:100]!r}")
 
     made = unpickle(data, Storages(read, place, not little), positions[2])
-    file.seek(start + at.position)
+    file.seek(start + end)
     return made
+
+
+def _pickles(file: BinaryIO, size: int) -> tuple[Any, list[int]]:
+    """The beginning of a file, as much as holds its pickles, and where they begin and the last ends: what follows is
+    read to where it stays."""
+    data: Any = bytearray()
+    while True:
+        had = len(data)
+        data += bytes(min(max(had, _AT_FIRST), size - had))
+        del data[had + read_into(file, memoryview(data)[had:]) :]
+        positions = [_MAGIC_SIZE]
+        try:
+            for _ in range(4):  # protocol, system, structure, keys
+                positions.append(end_of(data, positions[-1]))
+            return data, positions
+        except DAMAGES:
+            if len(data) == had:
+                raise
+
+
+def _places(keys: list[str], sizes: dict[str, int], at: int, size: int) -> tuple[dict[str, int], int]:
+    """Where the storages' bytes begin, each after its number of elements, and where the last ends."""
+    places: dict[str, int] = {}
+    for key in keys:
+        if key not in sizes or at + 8 + sizes[key] > size:
+            raise PickleRefused("it is truncated, or has a storage that nothing uses")
+        places[key] = at + 8
+        at += 8 + sizes[key]
+    return places, at
 
 
 def _declared_sizes(data: bytes, start: int, order: dict[str, int], outline: Unpickle) -> dict[str, int]:
@@ -232,22 +260,6 @@ def _declared_sizes(data: bytes, start: int, order: dict[str, int], outline: Unp
 
     outline(data, note, start)
     return sizes
-
-
-class _Reader:
-    """Takes the storages' bytes, each after its number of elements."""
-
-    def __init__(self, data: bytes, at: int) -> None:
-        self._view = memoryview(data)
-        self.position = at
-
-    def take(self, nbytes: int | None) -> memoryview:
-        """The next storage."""
-        if nbytes is None or self.position + 8 + nbytes > len(self._view):
-            raise PickleRefused("it is truncated, or has a storage that nothing uses")
-        content = self._view[self.position + 8 : self.position + 8 + nbytes]
-        self.position += 8 + nbytes
-        return content
 
 
 def rest_of(file: BinaryIO) -> int:
