@@ -88,3 +88,25 @@ def test_nested_tensors_without_a_shape_are_recorded():
 def test_a_range_whose_recording_another_thread_ended_is_none():
     with _ranges.around("late"):
         assert not _ranges.named
+
+
+def test_events_of_profiles_are_of_the_classes_that_tools_make():
+    from tesserack.utils.profiler._events import FunctionEvent, FunctionEventAvg, Interval
+    from tesserack.utils.profiler._table import EventList
+
+    x = ts.ones(2, 2)
+    with ts.autograd.profiler.profile(record_shapes=True) as older:
+        x @ x
+    with profile() as prof:
+        x @ x
+    for events, averages in ((older.function_events, older.key_averages()), (prof.events(), prof.key_averages())):
+        assert type(events) is type(averages) is EventList
+        assert all(isinstance(event, FunctionEvent) for event in events) and type(events[0].time_range) is Interval
+        assert all(type(average) is FunctionEventAvg for average in averages)
+    total = older.total_average()
+    assert type(total) is FunctionEventAvg and total.key == "Total" and total.count == len(older.events())
+    assert total.cpu_time_total == total.self_cpu_time_total
+    made = EventList([FunctionEvent(0, "matmul", 1, 0, 5), *prof.events()])  # of both kinds
+    (average,) = [row for row in made.key_averages() if row.key == "matmul"]
+    assert average.count == 2 and average.cpu_time_str.endswith("s")
+    assert prof.events()[0].cpu_time_total_str.endswith("s") and "matmul" in made.table()

@@ -20,6 +20,7 @@ from tesserack._native import Tensor
 from tesserack.backends._activity import KINDS
 from tesserack.library import dispatch
 from tesserack.utils import _ranges
+from tesserack.utils.profiler._events import FunctionEvent, Interval
 
 __all__ = [
     "DeviceEvent",
@@ -37,27 +38,19 @@ __all__ = [
 _PACKAGE = os.path.dirname(os.path.dirname(__file__)) + os.sep
 
 
-class Interval(NamedTuple):
-    """From a time to another, in microseconds."""
-
-    start: float
-    end: float
-
-    def elapsed_us(self) -> float:
-        """How long it is."""
-        return self.end - self.start
-
-
 _numbers = itertools.count(1)  # of events
 
 
-class Event:
+class Event(FunctionEvent):
     """One call of an operator, or one named range. Times are in microseconds."""
 
     __slots__ = (
         *("children", "device", "device_own", "end", "is_async", "memory", "name", "number", "own", "parent", "shapes"),
-        *("stack", "start", "thread", "user", "__weakref__"),
+        *("stack", "start", "thread", "user"),
     )
+
+    start: float
+    end: float
 
     def __init__(self, name: str, start: float, thread: int, user: bool) -> None:
         self.name, self.start, self.thread, self.user = name, start, thread, user
@@ -85,7 +78,8 @@ class Event:
     @property
     def device_time_total(self) -> float:
         """What devices took for the kernels called within it, by their own clocks; 0 where they do not tell."""
-        return self.device_own + sum(child.device_time_total for child in self.children)
+        within: float = sum(child.device_time_total for child in self.children)
+        return self.device_own + within
 
     @property
     def self_device_time_total(self) -> float:
@@ -106,10 +100,8 @@ class Event:
     scope = property(lambda self: 7 if self.user else 0)  # RecordScope: USER_SCOPE, FUNCTION
     kernels = property(lambda self: [])
     concrete_inputs = property(lambda self: [])
-    device_time = property(lambda self: self.device_time_total)
-    key = property(lambda self: self.name)
-    cpu_time = property(lambda self: self.cpu_time_total)
     cpu_children = property(lambda self: self.children)
+    device_type = property(lambda self: self.device)
     cpu_memory_usage = property(lambda self: self.memory)
     self_cpu_memory_usage = property(lambda self: self.self_memory)
     input_shapes = property(lambda self: self.shapes)

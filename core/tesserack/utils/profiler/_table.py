@@ -8,80 +8,40 @@ import os
 from collections.abc import Iterable
 from typing import Any
 
+from tesserack.utils.profiler._events import FunctionEventAvg, time_text
 from tesserack.utils.profiler._record import DeviceEvent, Event, KernelEvent
 from tesserack.utils.profiler._trace import device_records
+from tesserack.utils.profiler._tree import drop_doubles, find_callers
 
-__all__ = ["Average", "EventList", "write_trace"]
+__all__ = ["EventList", "write_trace"]
 
 _KEYS = ("cpu_time_total", "self_cpu_time_total", "cpu_time", "count", "cpu_memory_usage", "self_cpu_memory_usage")
 _DEVICE_KEYS = ("device_time_total", "self_device_time_total", "device_time")
 
 
-class Average:
-    """All events of one name (and shapes, where asked for). Times are in microseconds."""
-
-    def __init__(self, key: str, input_shapes: Any = "", stack: Iterable[str] = ()) -> None:
-        self.key, self.input_shapes, self.stack = key, input_shapes, [*stack]
-        self.count = 0
-        self.cpu_time_total = self.self_cpu_time_total = 0.0
-        self.device_time_total = self.self_device_time_total = 0.0
-        self.cpu_memory_usage = self.self_cpu_memory_usage = 0
-        self.device_type = ""
-        self.is_user_annotation = False
-
-    def add(self, event: Event) -> None:
-        """Count one more event."""
-        self.count += 1
-        self.cpu_time_total += event.cpu_time_total
-        self.self_cpu_time_total += event.self_cpu_time_total
-        self.device_time_total += event.device_time_total
-        self.self_device_time_total += event.self_device_time_total
-        self.cpu_memory_usage += event.memory
-        self.self_cpu_memory_usage += event.self_memory
-        self.device_type = self.device_type or event.device
-        self.is_user_annotation = event.user
-
-    @property
-    def cpu_time(self) -> float:
-        """The mean time."""
-        return self.cpu_time_total / max(self.count, 1)
-
-    @property
-    def device_time(self) -> float:
-        """The mean time of devices."""
-        return self.device_time_total / max(self.count, 1)
-
-    @property
-    def cuda_time(self) -> float:
-        """``device_time`` under its older name; so are the next two."""
-        return self.device_time
-
-    @property
-    def cuda_time_total(self) -> float:
-        """``device_time_total``."""
-        return self.device_time_total
-
-    @property
-    def self_cuda_time_total(self) -> float:
-        """``self_device_time_total``."""
-        return self.self_device_time_total
-
-    def __repr__(self) -> str:
-        return f"<Average key={self.key} count={self.count} cpu_time={_time(self.cpu_time)}>"
-
-
 class EventList(list[Any]):
-    """Averages, or events; :meth:`table` prints them."""
+    """Averages, or events; :meth:`table` prints them. Of those made by hand, ``_build_tree`` finds which made which."""
+
+    def __init__(self, *args: Any, use_device: str | None = None, profile_memory: bool = False, **other: Any) -> None:
+        super().__init__(*args)
+        self._use_device, self._profile_memory = use_device, profile_memory
+        self._with_flops = bool(other.pop("with_flops", False))
+        self._tree_built = False
+
+    def _build_tree(self) -> None:
+        find_callers(self)
+        drop_doubles(self)
+        self._tree_built = True
 
     def key_averages(self, group_by_input_shapes: bool = False, group_by_stack_n: int = 0, **options: Any) -> EventList:
         """Events gathered by name; if asked for, by the shapes that they are given and the innermost places too."""
-        found: dict[Any, Average] = {}
+        found: dict[Any, FunctionEventAvg] = {}
         for event in self:
-            shapes = str(event.shapes) if group_by_input_shapes else ""
-            places = event.stack[:group_by_stack_n] if group_by_stack_n > 0 else []
-            key = (event.name, shapes, *places)
-            found.setdefault(key, Average(event.name, event.shapes if shapes else "", places)).add(event)
-        return EventList(found.values())
+            shapes = event.input_shapes if group_by_input_shapes else ""
+            places = [*(event.stack or ())][: max(group_by_stack_n, 0)]
+            average = found.setdefault((event.key, event.node_id, str(shapes), *places), FunctionEventAvg()).add(event)
+            average.input_shapes, average.stack = shapes, places
+        return EventList(found.values(), use_device=self._use_device, profile_memory=self._profile_memory)
 
     def export_stacks(self, path: str, metric: str = "self_cpu_time_total") -> None:
         """Write where time is spent, for flame graphs: a line ``outer;inner microseconds`` for each place that calls.
@@ -106,21 +66,22 @@ class EventList(list[Any]):
         """What :meth:`export_stacks` can write."""
         return ["self_cpu_time_total", "self_cuda_time_total", "self_device_time_total", "self_xpu_time_total"]
 
-    def total_average(self) -> Average:
-        """All of them as one."""
-        total = Average("Total")
+    def total_average(self) -> FunctionEventAvg:
+        """All of them as one, whose total times count each moment once."""
+        total = FunctionEventAvg()
         for item in self:
-            total.count += item.count
-            total.self_cpu_time_total += item.self_cpu_time_total
-            total.self_device_time_total += item.self_device_time_total
-        total.device_time_total = total.self_device_time_total
-        total.cpu_time_total = total.self_cpu_time_total
+            total.key = item.key
+            total.add(item)
+        total.key = "Total"
+        total.cpu_time_total, total.device_time_total = total.self_cpu_time_total, total.self_device_time_total
+        total.cpu_memory_usage = total.self_cpu_memory_usage
         return total
 
     @property
     def self_cpu_time_total(self) -> float:
         """The time of all, each counted without the calls inside."""
-        return float(sum(item.self_cpu_time_total for item in self))
+        total: float = sum(item.self_cpu_time_total for item in self)
+        return total
 
     def table(
         self,
@@ -146,21 +107,22 @@ class EventList(list[Any]):
             cells = [
                 row.key[:max_name_column_width],
                 f"{100 * row.self_cpu_time_total / total:.2f}%",
-                _time(row.self_cpu_time_total),
+                time_text(row.self_cpu_time_total),
                 f"{100 * row.cpu_time_total / total:.2f}%",
-                _time(row.cpu_time_total),
-                _time(row.cpu_time),
+                time_text(row.cpu_time_total),
+                time_text(row.cpu_time),
                 _bytes(row.cpu_memory_usage),
                 str(row.count),
-                *([_time(row.self_device_time_total), _time(row.device_time_total)] if on_devices else []),
+                *([time_text(row.self_device_time_total), time_text(row.device_time_total)] if on_devices else []),
             ]
             lines.append([*cells, *([str(row.input_shapes)] if with_shapes else [])])
-        outside = sum(row.self_cpu_time_total for row in rows if getattr(row, "is_user_annotation", False))
-        footer = f"\nSelf CPU time total: {_time(self.self_cpu_time_total)}\n"
-        if on_devices:
-            footer += f"Self device time total: {_time(sum(row.self_device_time_total for row in rows))}\n"
         # Ranges are no work: their own time is what the program does between its operators.
-        return _layout(lines, header) + footer + (f"of which between operators: {_time(outside)}\n" if outside else "")
+        outside = sum(row.self_cpu_time_total for row in rows if getattr(row, "is_user_annotation", False))
+        rest = f"of which between operators: {time_text(outside)}\n" if outside else ""
+        footer = f"\nSelf CPU time total: {time_text(self.self_cpu_time_total)}\n"
+        if on_devices:
+            footer += f"Self device time total: {time_text(sum(row.self_device_time_total for row in rows))}\n"
+        return _layout(lines, header) + footer + rest
 
     def __str__(self) -> str:
         return self.table()
@@ -191,10 +153,6 @@ def _layout(lines: list[list[str]], header: str | None) -> str:
     rule = "  ".join("-" * width for width in widths)
     body = ["  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)) for line in lines]
     return "\n".join([*([header] if header else []), rule, body[0], rule, *body[1:], rule])
-
-
-def _time(us: float) -> str:
-    return f"{us / 1e6:.3f}s" if us >= 1e6 else f"{us / 1e3:.3f}ms" if us >= 1e3 else f"{us:.3f}us"
 
 
 def _bytes(count: int) -> str:
