@@ -207,6 +207,51 @@ def test_want_of_descriptors_is_named():
     assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] != 24
 
 
+WANTING = {
+    "workers": (
+        "DataLoader(Kept(), None, num_workers=30, worker_type='process')",
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (40, 40))",
+        "the workers of a DataLoader: 30 are asked for",
+    ),
+    "in a worker": (
+        "DataLoader(Kept(), None, num_workers=1, worker_type='process', worker_init_fn=limit)",
+        "",
+        "the dataset in the worker holds them open",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WANTING)
+def test_want_of_descriptors_names_what_holds_them(name):
+    made, before, told = WANTING[name]
+    program = f"""
+        import os, resource, tesserack as ts
+        from tesserack.utils.data import DataLoader, Dataset
+
+        class Kept(Dataset):
+            files, full = [], False
+            def __len__(self):
+                return 200
+            def __getitem__(self, i):
+                while i and not self.full:  # the first batch is sent
+                    self.full = len(os.listdir("/proc/self/fd")) == 40  # with the one that lists them
+                    self.files.append(os.open(os.devnull, os.O_RDONLY))
+                return ts.ones(1 << 15)
+
+        def limit(worker):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (40, 40))
+
+        {before}
+        try:
+            for batch in {made}:
+                pass
+        except OSError as error:
+            print(error)
+    """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, timeout=120)
+    assert told in done.stdout and "ulimit -n, now 40" in done.stdout and "kept" not in done.stdout, done.stderr
+
+
 def test_numpy_is_seeded_where_a_worker_imports_it_first():
     program = """
         import sys, tesserack as ts

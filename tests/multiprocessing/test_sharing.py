@@ -5,7 +5,9 @@ import multiprocessing
 import os
 import pickle
 import signal
+import subprocess
 import sys
+import textwrap
 import threading
 import time
 
@@ -221,3 +223,56 @@ def test_memory_is_collected_while_another_thread_lends_some(monkeypatch):
     for left, end in zip((1, 0), ends, strict=True):
         os.close(end)
         assert _on_device.collect() == left
+
+
+FEW = """
+    import resource, tesserack as ts, tesserack.multiprocessing as mp
+    def limit(count=60):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (count, count))
+"""
+WANTING = {
+    "shared tensors": """
+    limit()
+    kept = [ts.ones(3).share_memory_() for _ in range(200)]
+    """,
+    "receiver": """
+    context = mp.get_context("fork")
+    queue, tensors = context.Queue(), [ts.ones(30000) for _ in range(100)]
+    for tensor in tensors:
+        queue.put(tensor)
+    ended = context.Event()
+    def take():
+        limit()
+        try:
+            kept = [queue.get() for _ in range(100)]
+        except (OSError, RuntimeError) as error:
+            print(type(error).__name__, error, flush=True)
+    child = context.Process(target=take)
+    child.start()
+    child.join()
+    import os; os._exit(0)
+    """,
+    "sender": """
+    context = mp.get_context("fork")
+    queue, ended = context.Queue(), context.Event()
+    def send():
+        limit()
+        for _ in range(100):
+            queue.put(ts.ones(30000))
+        ended.wait(60)
+    child = context.Process(target=send)
+    child.start()
+    try:
+        kept = [queue.get() for _ in range(100)]
+    finally:
+        child.terminate()
+    """,
+}
+
+
+@pytest.mark.parametrize("name", WANTING)
+def test_want_of_descriptors_is_named(name):
+    program = textwrap.dedent(FEW) + textwrap.dedent(WANTING[name])
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
+    told = [line for line in (done.stdout + done.stderr).splitlines() if "Error" in line and "ulimit -n" in line]
+    assert told and "descriptors" in told[-1] and "shared tensor" in told[-1], done.stderr

@@ -13,6 +13,7 @@ from tesserack._tensor.pending import bits_of, with_bits
 from tesserack._tensor.pickling import dtype_named, name_of
 from tesserack.multiprocessing import _on_device, _shared
 from tesserack.storage._untyped import UntypedStorage, storage_of
+from tesserack.utils._descriptors import descriptors_for
 
 __all__ = ["install"]
 
@@ -46,7 +47,8 @@ def _descriptor(fd: int) -> Any:
     """What makes a descriptor of another process. A child that is being spawned gets each only once."""
     popen = context.get_spawning_popen()
     if popen is None:
-        return reduction.DupFd(fd)
+        with descriptors_for("a tensor for another process", _shared.HELD):
+            return reduction.DupFd(fd)
     known: dict[int, Any] = popen.__dict__.setdefault("_tesserack_descriptors", {})
     if fd not in known:
         known[fd] = reduction.DupFd(fd)
@@ -73,10 +75,25 @@ def _reduce(tensor: Tensor) -> tuple[Any, ...]:
     return (_rebuild, arguments, state) if state else (_rebuild, arguments)
 
 
+def _received(handle: Any) -> _shared.Segment:
+    """The memory that another process sends. Want of descriptors, there or here, shows as an answer without one."""
+    try:
+        with descriptors_for("a tensor from another process", _shared.HELD):
+            return _shared.attach(handle.detach())
+    except (EOFError, RuntimeError) as error:
+        if isinstance(error, RuntimeError) and "ancdata" not in str(error):
+            raise
+        why = f"the process that sent it has ended, or one of the two has too many open files: {_shared.HELD}"
+        raise RuntimeError(
+            f"multiprocessing: no descriptor came for a tensor ({str(error) or 'EOFError'}); {why}, or raise the limit "
+            "(ulimit -n)"
+        ) from error
+
+
 def _rebuild(
     cls: type[Tensor], handle: Any, dtype: str, shape: Any, stride: Any, offset: int, requires_grad: bool, bits: str
 ) -> Tensor:
-    segment = _shared.attach(handle.detach())
+    segment = _received(handle)
     flat = _shared.whole(segment, dtype_named(dtype))
     return Tensor._make_subclass(cls, with_bits(flat.as_strided(shape, stride, offset), bits), requires_grad)
 

@@ -11,6 +11,7 @@ from typing import Any
 from tesserack import _native
 from tesserack._native import Tensor
 from tesserack._tensor.pending import physical
+from tesserack.utils._descriptors import descriptors_for
 
 __all__ = [
     "Segment",
@@ -23,6 +24,7 @@ __all__ = [
     "share",
 ]
 
+HELD = "each shared tensor holds descriptors for as long as it lives; keep fewer"  # an answer to want of them
 STRATEGIES = ("file_descriptor", "file_system")
 _FOLDER = "/dev/shm"
 _strategy = "file_descriptor" if hasattr(os, "memfd_create") else "file_system"
@@ -133,7 +135,8 @@ def share(tensor: Tensor) -> Tensor:
     nbytes = tensor._storage_nbytes()
     if is_shared(tensor) or not nbytes:
         return tensor
-    segment = attach(*_new_file(nbytes))
+    with descriptors_for("a shared tensor", HELD):
+        segment = attach(*_new_file(nbytes))
     fresh = whole(segment)
     fresh.copy_(bytes_of(tensor, nbytes))
     if tensor._swap_storage(fresh):

@@ -24,6 +24,7 @@ from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
 from tesserack import Tensor
+from tesserack.utils._descriptors import descriptors_for, too_many_open
 from tesserack.utils.data.workers import Failed
 
 __all__ = ["Inbox", "Line", "Message", "Outbox", "Unreadable", "pack"]
@@ -55,16 +56,15 @@ class Unreadable:
     def told(self, what: str) -> Failed:
         """The error, of its own class and with its traceback; of want of descriptors, what to do about it."""
         if isinstance(self.error, OSError) and self.error.errno == errno.EMFILE:
-            return Failed(_too_many_open(what), self.error)
+            return Failed(too_many_open(what, _KEPT), self.error)
         return Failed(self.error)
 
 
-def _too_many_open(what: str) -> OSError:
-    return OSError(
-        errno.EMFILE,
-        f"too many open files for {what}: every batch over {_INLINE >> 10} KiB that is kept holds one; keep fewer, "
-        "copy what is kept (tensor.clone()), or raise the limit (ulimit -n)",
-    )
+_KEPT = (
+    f"every batch over {_INLINE >> 10} KiB that is kept holds one, as do shared tensors and open files; keep fewer, "
+    "copy what is kept (tensor.clone())"
+)
+_IN_A_WORKER = "the dataset in the worker holds them open, such as files and shared tensors; keep fewer"
 
 
 class _Pickler(ForkingPickler):
@@ -117,10 +117,8 @@ def pack(kind: int, ticket: tuple[int, int], content: Any) -> Packed:
 
 def _to_file(buffers: Sequence[memoryview], total: int) -> int:
     """An anonymous file with the buffers. They are written, not mapped, so that want of memory is an error."""
-    try:
+    with descriptors_for("a batch", _IN_A_WORKER):
         fd = os.memfd_create("tesserack-batch", os.MFD_CLOEXEC)
-    except OSError as error:
-        raise _too_many_open("a batch") if error.errno == errno.EMFILE else error from error
     try:
         os.ftruncate(fd, total)
         at = 0

@@ -16,6 +16,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
+from tesserack.utils._descriptors import descriptors_for
 from tesserack.utils.data import _worker_process as child
 from tesserack.utils.data._fetch import END, Fetcher
 from tesserack.utils.data._transport import Inbox, Message, Outbox, Unreadable, pack
@@ -95,9 +96,10 @@ class ProcessWorkers:
         self._stop = weakref.finalize(self, _stop, self._workers, os.getpid())
         reap()
         try:
-            for info in infos:
-                others = [worker.socket.fileno() for worker in self._workers]
-                self._add(_Worker(context, others, (fetcher, info, init)))
+            with descriptors_for("the workers of a DataLoader", f"{self.count} are asked for; use fewer"):
+                for info in infos:
+                    others = [worker.socket.fileno() for worker in self._workers]
+                    self._add(_Worker(context, others, (fetcher, info, init)))
         except BaseException:
             self._stop()
             raise
