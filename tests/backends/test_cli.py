@@ -413,10 +413,11 @@ def test_sizes():
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="the system has no device that is full")
-@pytest.mark.parametrize("words", [["ops"], ["devices"], ["--version"]])
-def test_output_that_finds_no_room_is_an_error(words):
+@pytest.mark.parametrize("words", [["ops"], ["devices"], ["--version"], ["--help"], ["ops", "--help"], []])
+@pytest.mark.parametrize("buffered", [True, False])
+def test_output_that_finds_no_room_is_an_error(words, buffered):
+    called = [sys.executable, *([] if buffered else ["-u"]), "-m", "tesserack", *words]
+    given = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
     with open("/dev/full", "w") as full:
-        done = subprocess.run(
-            [sys.executable, "-m", "tesserack", *words], stdout=full, stderr=subprocess.PIPE, text=True, timeout=120
-        )
+        done = subprocess.run(called, stdout=full, stderr=subprocess.PIPE, text=True, timeout=120, env=given)
     assert done.returncode == 1 and "could not be written" in done.stderr and "Traceback" not in done.stderr

@@ -6,6 +6,7 @@ import importlib.util
 import sys
 
 import pytest
+import tesserack as ts
 
 
 def test_members_of_what_is_missing_may_be_defaults(program):
@@ -124,13 +125,64 @@ def test_events_add_up(program):
         averages = {each.key: each for each in events.key_averages()}
         print([(key, each.count, each.cpu_time_total, each.self_cpu_time_total) for key, each in averages.items()])
         print(events.total_average().count, events.self_cpu_time_total, averages["b"].cpu_time_str)
-        print(events.table(sort_by="self_cpu_time_total").splitlines()[1].split()[0], Interval(1, 3).elapsed_us())
+        print(events.table(sort_by="self_cpu_time_total").splitlines()[3].split()[0], Interval(1, 3).elapsed_us())
     """) == [
         "[('a', [1, 3]), ('b', [2]), ('c', []), ('b', []), ('e', [])]",
         "[('a', 1, 100, 60), ('b', 2, 40, 35), ('c', 1, 5, 5), ('e', 1, 100, 100)]",
         "5 200 20.000us",
         "e 2",
     ]
+
+
+def test_recorded_events_are_of_the_classes_that_pytorch_names(program):
+    assert program.run("""
+        import torch
+        from torch.autograd.profiler_util import EventList, FunctionEvent, FunctionEventAvg
+        x = torch.ones(2, 2)
+        with torch.autograd.profiler.profile(record_shapes=True) as older:
+            x @ x
+        with torch.profiler.profile() as prof:
+            x @ x
+        for events, averages in ((older.function_events, older.key_averages()), (prof.events(), prof.key_averages())):
+            print(isinstance(events, EventList), isinstance(events[0], FunctionEvent), events[-1].name)
+            print(isinstance(averages, EventList), isinstance(averages[0], FunctionEventAvg))
+        print(isinstance(older.total_average(), FunctionEventAvg), FunctionEvent.__module__)
+    """) == [*["True True aten::matmul", "True True"] * 2, "True torch.autograd.profiler_util"]
+
+
+def test_steps_of_data_parallel_take_indices_of_cards(program):
+    source = """
+        import torch
+        from torch.nn.parallel._functions import Broadcast, Gather, ReduceAddCoalesced, Scatter
+        x = torch.arange(4.0, requires_grad=True)
+        calls = [(Broadcast, [0], x), (Scatter, [0], None, 0, x), (ReduceAddCoalesced, 0, 1, x), (Gather, 0, 0, x)]
+        print(all(issubclass(kind, torch.autograd.Function) for kind, *_ in calls))
+        for kind, *given in calls:
+            try:
+                found = kind.apply(*given)
+                print(found[0].device.type, found[0].requires_grad)
+            except RuntimeError as error:
+                print(type(error).__name__, "cuda" in str(error))
+        first, second = Scatter.apply(["cpu", "cpu"], None, 0, x)
+        (Gather.apply("cpu", 0, second, first) * torch.arange(4)).sum().backward()
+        print(x.grad.tolist())
+    """
+    kept = "[2.0, 3.0, 0.0, 1.0]"
+    if ts.backends.why_unavailable("cuda"):
+        assert program.run(source) == ["True", *["BackendUnavailableError True"] * 4, kept]
+    if ts.backends.why_unavailable("reference") is None:
+        assert program.run(source, "--device", "reference", "--as-cuda") == ["True", *["cuda True"] * 4, kept]
+
+
+def test_names_of_the_optimizer_for_phones(program):
+    assert program.run("""
+        from torch.utils.mobile_optimizer import LintCode, MobileOptimizerType
+        print({MobileOptimizerType.REMOVE_DROPOUT}, MobileOptimizerType.CONV_BN_FUSION.name, LintCode(3))
+        try:
+            from torch.utils.mobile_optimizer import optimize_for_mobile
+        except ImportError:
+            print("refused")
+    """) == ["{<MobileOptimizerType.REMOVE_DROPOUT: 2>} CONV_BN_FUSION LintCode.DROPOUT", "refused"]
 
 
 def test_a_folder_that_cannot_run_is_named(program):

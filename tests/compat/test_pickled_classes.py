@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+import tesserack as ts
 
 # Prints what pickle refuses, and writes the pickles of all other classes of public modules.
 WALK = """
@@ -112,3 +113,34 @@ def test_names_of_packages_above_do_not_stand_for_others(program):
         from torch.nn.intrinsic import ConvReLU2d
         print(ConvReLU2d is torch.ao.nn.intrinsic.ConvReLU2d)
     """) == ["False False False", "True"]
+
+
+def test_classes_that_pytorch_does_not_list_are_found_by_their_paths(program):
+    """Each is read in a process that has imported nothing else, and where nothing may be guarded by a try."""
+    program.write(
+        "made.py",
+        """
+        import pickle, sys, torch, torch.utils.hooks
+        from torch.utils.data.graph_settings import SHARDING_PRIORITIES
+        handle = type(torch.ones(2, requires_grad=True).register_hook(print))
+        print(handle is torch.utils.hooks.HookHandle, issubclass(handle, torch.utils.hooks.RemovableHandle))
+        pickle.dump([handle], open("0", "wb"))
+        pickle.dump([SHARDING_PRIORITIES], open("1", "wb"))
+    """,
+    )
+    done = program.start("-m", "tesserack", "run", "made.py")
+    assert done.stdout == "True True\n", done.stderr
+    for name, kind in enumerate(("HookHandle", "SHARDING_PRIORITIES")):
+        assert program.run(f"import pickle; print(pickle.load(open('{name}', 'rb'))[0].__name__)") == [kind]
+
+
+def test_streams_say_where_they_are(program):
+    lines = program.run("""
+        import importlib, torch
+        for card in (torch.cuda, torch.mtia, torch.xpu):
+            for name in ("Stream", "Event"):
+                kind = getattr(card, name)
+                print(getattr(importlib.import_module(kind.__module__), name) is kind, kind.__module__ == card.__name__)
+    """)
+    assert lines == ["True True"] * 6
+    assert ts.cpu.Stream.__module__ == "tesserack.cpu"

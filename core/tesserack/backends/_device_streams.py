@@ -57,7 +57,8 @@ class _Bound(type):
 def _bound_class(kind: type, backend: str, arguments: Callable[..., tuple[Any, ...]]) -> type:
     # What an object of the class can do may be asked of the class, and called with one.
     ways = {name: way for name, way in vars(kind).items() if not name.startswith("_")}
-    return _Bound(kind.__name__, (), {**ways, "__doc__": kind.__doc__, "_made": (kind, backend, arguments)})
+    own = {"__doc__": kind.__doc__, "__module__": f"tesserack.{backend}", "_made": (kind, backend, arguments)}
+    return _Bound(kind.__name__, (), {**ways, **own})
 
 
 copyreg.pickle(_Bound, lambda cls: (bind, (cls.__name__, cls._made[1])))

@@ -45,11 +45,19 @@ class CommandError(Exception):
         self.status = status
 
 
+class _Parser(argparse.ArgumentParser):
+    def _print_message(self, message: str, file: Any = None) -> None:
+        if message and file is sys.stdout and file is not None:
+            file.write(message)  # where it cannot be written, that is an error
+        else:
+            super()._print_message(message, file)
+
+
 def make_parser(command: str | None = None) -> argparse.ArgumentParser:
     """The parser of the command line; only ``command``, if it is a built-in one, gets its options."""
-    parser = argparse.ArgumentParser(prog="tesserack", description="Tesserack's command line.")
+    parser = _Parser(prog="tesserack", description="Tesserack's command line.")
     parser.add_argument("--version", action="store_true", help="print the version and exit")
-    subparsers = parser.add_subparsers(dest="command", metavar="COMMAND")
+    subparsers: Any = parser.add_subparsers(dest="command", metavar="COMMAND")
     for name, (module, text) in COMMANDS.items():
         if name == command and name not in WORDS:
             _add_command(subparsers, name, import_part(module, name), text)
@@ -114,9 +122,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     given = [*(sys.argv[1:] if argv is None else argv)]
     try:
-        status = _dispatch(given)
-        sys.stdout.flush()  # what cannot be written is told here, not while the interpreter ends
-        return status
+        return _written(given)
     except CommandError as error:
         print(f"tesserack: error: {error}", file=sys.stderr)
         return error.status
@@ -132,6 +138,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         _drop_output()
         print(f"tesserack: error: the output could not be written: {error.strerror}", file=sys.stderr)
         return 1
+
+
+def _written(given: list[str]) -> int:
+    """Runs a command; what cannot be written is told here, not while the interpreter ends."""
+    try:
+        status = _dispatch(given)
+    except SystemExit:  # of the parser, after a text of help
+        sys.stdout.flush()
+        raise
+    sys.stdout.flush()
+    return status
 
 
 def _drop_output() -> None:

@@ -57,6 +57,11 @@ ALIASES = {
     "torch._C._autograd._saved_tensors_hooks_is_enabled": "tesserack.autograd.graph:hooks_are_enabled",
     "torch._C._autograd.SavedTensor": "tesserack.autograd:SavedTensor",
     "torch._C._profiler.ProfilerActivity": "tesserack.utils.profiler:ProfilerActivity",
+    "torch.autograd.profiler_util.EventList": "tesserack.utils.profiler._table:EventList",
+    **{
+        f"torch.autograd.profiler_util.{name}": f"tesserack.utils.profiler._events:{name}"
+        for name in ("FormattedTimesMixin", "FunctionEvent", "FunctionEventAvg", "Interval", "Kernel")
+    },
     "torch.library.CustomOpDef": "tesserack.library:CustomOp",
     "torch._convert_indices_from_coo_to_csr": "tesserack.sparse._parts:coo_to_csr",
     "torch._convert_indices_from_csr_to_coo": "tesserack.sparse._parts:csr_to_coo",
@@ -83,6 +88,10 @@ ALIASES = {
         for module in ("adadelta", "adagrad", "adam", "adamax", "adamw", "rmsprop", "sgd")
         for name in (module,)
     },
+    "torch.utils.hooks.HookHandle": "tesserack._tensor.handles:HookHandle",
+    "torch.utils.data.datapipes.iter.sharding.SHARDING_PRIORITIES": (
+        "tesserack.utils.data.datapipes.iter.order:SHARDING_PRIORITIES"
+    ),
     "torch.utils.data.dataloader.ExceptionWrapper": "tesserack.compat.shims._utils:ExceptionWrapper",
     "torch.utils.data._utils.ExceptionWrapper": "tesserack.compat.shims._utils:ExceptionWrapper",
     "torch.utils.data.dataloader._utils": "torch.utils.data._utils",

@@ -330,9 +330,10 @@ def adopt_classes(values: Any) -> None:
 def _home(module: str, name: str) -> str:
     """The module of PyTorch's that a class of ours says it is defined in; empty if it stays with its own."""
     shown = homes.public_name(module).partition(".")[2]
-    if not shown or shown.startswith("_tensor."):
-        return "torch"
-    return _aliases.home(module, name) or _names.home(f"torch.{shown}", name)
+    found = _aliases.home(module, name)
+    if found or (shown and not shown.startswith("_tensor.")):
+        return found or _names.home(f"torch.{shown}", name)
+    return "torch"
 
 
 def _rename(cls: type, module: str) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import tesserack as ts
 from tesserack import Tensor
+from tesserack.nn.parallel._places import place_of
 
 __all__ = ["broadcast", "broadcast_coalesced", "gather", "reduce_add", "reduce_add_coalesced", "scatter"]
 
@@ -24,19 +25,19 @@ def broadcast(tensor: Tensor, devices: Sequence[Any] | None = None, *, out: Sequ
         )
     if out is not None:
         return tuple(target.copy_(tensor) for target in out)
-    return tuple(tensor.to(device) for device in devices or ())
+    return tuple(tensor.to(place_of(device)) for device in devices or ())
 
 
 def broadcast_coalesced(tensors: Sequence[Tensor], devices: Sequence[Any], buffer_size: int = 10485760) -> Any:
     """The list of the tensors on each device; ``buffer_size`` is PyTorch's, and has no effect."""
-    return [[tensor.to(device) for tensor in tensors] for device in devices]
+    return [[tensor.to(place) for tensor in tensors] for place in map(place_of, devices)]
 
 
 def reduce_add(inputs: Sequence[Tensor], destination: Any = None) -> Tensor:
     """The sum of tensors of one shape, on the device of the first unless given. ``ValueError`` for different shapes."""
     if any(tensor.shape != inputs[0].shape for tensor in inputs):
         raise ValueError(f"reduce_add: expected tensors of one shape, got {[tuple(tensor.shape) for tensor in inputs]}")
-    place = inputs[0].device if destination is None else destination
+    place = inputs[0].device if destination is None else place_of(destination)
     total = inputs[0].to(place)
     for tensor in inputs[1:]:
         total = total + tensor.to(place)
@@ -61,13 +62,13 @@ def scatter(
     if out is not None:
         sizes = [target.shape[dim] for target in out]
         return tuple(target.copy_(part) for target, part in zip(out, tensor.split(sizes, dim), strict=True))
-    places = devices or ()
+    places = [*map(place_of, devices or ())]
     parts = tensor.chunk(len(places), dim) if chunk_sizes is None else tensor.split(list(chunk_sizes), dim)
     return tuple(part.to(place) for part, place in zip(parts, places, strict=True))
 
 
 def gather(tensors: Sequence[Tensor], dim: int = 0, destination: Any = None, *, out: Tensor | None = None) -> Tensor:
     """The tensors joined along a dim, on the device of the first unless given, or in ``out``."""
-    place = out.device if out is not None else tensors[0].device if destination is None else destination
+    place = out.device if out is not None else tensors[0].device if destination is None else place_of(destination)
     joined = ts.cat([tensor.to(place) for tensor in tensors], dim)
     return joined if out is None else out.copy_(joined)

@@ -7,6 +7,7 @@ from typing import Any
 
 import tesserack as ts
 from tesserack import Tensor
+from tesserack.nn.parallel._places import place_of
 
 __all__ = ["gather", "scatter", "scatter_kwargs"]
 
@@ -24,7 +25,7 @@ def scatter(inputs: Any, target_gpus: Sequence[Any], dim: int = 0) -> list[Any]:
     """
     if isinstance(inputs, Tensor):
         parts = inputs.chunk(len(target_gpus), dim)
-        return [part.to(_device(place)) for part, place in zip(parts, target_gpus)]  # noqa: B905
+        return [part.to(place_of(place)) for part, place in zip(parts, target_gpus)]  # noqa: B905
     if _is_namedtuple(inputs):
         return [type(inputs)(*row) for row in zip(*(scatter(item, target_gpus, dim) for item in inputs))]  # noqa: B905
     if isinstance(inputs, (tuple, list)) and inputs:
@@ -33,10 +34,6 @@ def scatter(inputs: Any, target_gpus: Sequence[Any], dim: int = 0) -> list[Any]:
         rows = zip(*(scatter(item, target_gpus, dim) for item in inputs.values()))  # noqa: B905
         return [type(inputs)(zip(inputs, row, strict=True)) for row in rows]
     return [inputs for _ in target_gpus]
-
-
-def _device(place: Any) -> Any:
-    return ts.get_default_device() if isinstance(place, int) and place < 0 else place
 
 
 def scatter_kwargs(
@@ -60,7 +57,7 @@ def gather(outputs: Sequence[Any], target_device: Any, dim: int = 0) -> Any:
     """
     first = outputs[0]
     if isinstance(first, Tensor):
-        moved = [output.to(target_device) for output in outputs]
+        moved = [output.to(place_of(target_device)) for output in outputs]
         return ts.stack(moved) if all(output.ndim == 0 for output in outputs) else ts.cat(moved, dim)
     if first is None:
         return None
