@@ -155,6 +155,34 @@ def test_the_end_under_load_loses_nothing(tmp_path: Path) -> None:
         }
 
 
+def test_who_comes_while_it_ends_is_told_so_at_once(tmp_path: Path) -> None:
+    (tmp_path / "slow.py").write_text(SLOW)
+    with serving(tmp_path, *WORDS, "--frontends", "2") as server:
+        answers: list[Any] = []
+        asking = threading.Thread(target=lambda: answers.append(server.infer([[3e6, 0, 1, 1]], "slow")))
+        asking.start()
+        until = time.monotonic() + 20
+        while server.get("/status.json")[1]["models"][0]["pending"] == 0:
+            assert time.monotonic() < until
+        server.process.terminate()
+        while "SIGTERM" not in server.log.read_text():
+            assert time.monotonic() < until
+        time.sleep(0.05)  # what comes before it is accepted
+        codes = []
+        began = time.monotonic()
+        while time.monotonic() < began + 1.5:
+            asked = time.monotonic()
+            try:
+                codes.append(server.infer([[1.0, 0, 2, 2]], "slow")[0])
+            except (OSError, http.client.HTTPException) as error:
+                codes.append(type(error).__name__)
+            assert time.monotonic() < asked + 1.0 and not answers, "it waited for the end"
+            time.sleep(0.05)
+        asking.join()
+        assert answers[0][0] == 200 and 200 not in codes and codes[-1] == "ConnectionRefusedError", codes
+        assert server.process.wait(30) == 0
+
+
 def alive(group: int) -> list[str]:
     """Processes of a group that have not ended; who collects those that have is not ours to say."""
     found = []
@@ -230,6 +258,16 @@ def test_a_worker_that_dies_takes_only_what_it_had_in_hand(tmp_path: Path, repos
         assert server.get("/status.json")[1]["workers"][0]["starts"] == 2
 
 
+def test_what_a_dead_worker_had_is_answered_before_the_next_is_there(tmp_path: Path, repository: Path) -> None:
+    words = ["--repository", str(repository), "--load", "net", "--timeout", "1.5"]
+    with serving(tmp_path, *words) as server:
+        status, answer = server.infer([[777.0] * 4])
+        assert status == 500 and "died" in answer["error"]
+        assert server.get("/v2/health/ready")[0] == 503 and server.get("/status.json")[1]["workers"][0]["starts"] == 1
+        server.wait()
+        assert server.infer([[1.0] * 4])[0] == 200
+
+
 def test_no_answer_in_time(tmp_path: Path) -> None:
     (tmp_path / "slow.py").write_text(SLOW)
     with serving(tmp_path, *WORDS, "--timeout", "0.5") as server:
@@ -255,3 +293,22 @@ def test_a_reader_who_goes_away_ends_the_text(tmp_path: Path, repository: Path) 
             assert time.monotonic() < until
         (model,) = server.get("/status.json")[1]["models"]
         assert model["cache_pages_used"] == 0 and model["sequences_running"] == 0
+
+
+def test_answers_of_any_size_reach_who_waits(tmp_path: Path) -> None:
+    (tmp_path / "wide.py").write_text("def build():\n    return lambda x: x.repeat(1, int(x.max()))\n")
+    words = ("wide.py:build", "--name", "wide", "--max-batch", "1", "--frontends", "2", "--workers", "2")
+    with serving(tmp_path, *words) as server:
+        sizes, wrong = [1, 200_000, 3, 50_000, 7], []
+
+        def ask(times: int) -> None:
+            status, answer = server.infer([[times, 0, 0, 0]], "wide")
+            if status != 200 or answer["outputs"][0]["data"] != [times, 0, 0, 0] * times:
+                wrong.append((times, status))
+
+        threads = [threading.Thread(target=ask, args=(n,)) for n in sizes * 3]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert not wrong

@@ -70,6 +70,9 @@ def test_tritonclient_grpc(server: Server, repository: Path) -> None:
     x = np.arange(8, dtype=np.float32).reshape(2, 4)
     with client.InferenceServerClient(f"127.0.0.1:{server.grpc_port}") as one:
         assert one.is_server_live() and one.is_server_ready() and one.is_model_ready("net")
+        assert (
+            one.is_model_ready("net", "2") and not one.is_model_ready("net", "9") and not one.is_model_ready("nothing")
+        )
         assert [*one.get_model_metadata("net").versions] == ["1", "2"] and one.get_server_metadata().name
         given = client.InferInput("x", [2, 4], "FP32")
         given.set_data_from_numpy(x)

@@ -29,6 +29,7 @@ class Board:
         self._pending = context.RawArray("q", frontends * _SLOTS)
         self._outstanding = context.RawArray("q", frontends)
         self._starts = context.RawArray("q", workers)
+        self._ends = context.RawArray("q", workers)
         self._in_hand = context.RawArray("q", workers)
         self._held = [context.RawArray("c", _TEXT) for _ in range(workers)]
         self._lost = [context.RawArray("c", _TEXT) for _ in range(workers)]
@@ -110,17 +111,25 @@ class Board:
         self._held[worker].value = "\n".join(keys).encode()[: _TEXT - 1]
 
     def start_worker(self, worker: int) -> None:
-        """A worker begins; what the one before it had in hand is lost."""
-        self._lost[worker].value = self._held[worker].value
-        self.hold(worker, [])
+        """A worker begins."""
         self._starts[worker] += 1
 
     def starts(self, worker: int) -> int:
         """How often a worker has begun."""
         return int(self._starts[worker])
 
+    def end_worker(self, worker: int) -> None:
+        """A worker has died, and the next one not begun: what it had in hand is lost."""
+        self._lost[worker].value = self._held[worker].value
+        self.hold(worker, [])
+        self._ends[worker] += 1
+
+    def ends(self, worker: int) -> int:
+        """How often a worker has died."""
+        return int(self._ends[worker])
+
     def lost(self, worker: int) -> list[str]:
-        """The requests that the worker before this one had in hand."""
+        """The requests that the worker that died last had in hand."""
         return str(self._lost[worker].value.decode(errors="replace")).split()
 
 

@@ -31,7 +31,7 @@ EXTENSIONS = ("binary_tensor_data", "model_repository", "model_repository(unload
 TEXT_INPUTS = (TensorSpec("text_input", "BYTES", (1,)),)
 TEXT_OUTPUTS = (TensorSpec("text_output", "BYTES", (1,)), TensorSpec("finish_reason", "BYTES", (1,)))
 LOAD_SECONDS = 600.0
-_LOOK = 0.25  # seconds between looks for workers that died
+_LOOK = 0.1  # seconds between looks for workers that died
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Frontend:
         self._keys = itertools.count()
         self._entries: dict[str, dict[str, Entry]] = {}
         self._generation = -1
-        self._starts = [board.starts(worker) for worker in range(board.workers)]
+        self._ends = [board.ends(worker) for worker in range(board.workers)]
         self._changes = asyncio.Lock()
 
     # --- what is there -----------------------------------------------------------------------------------------------
@@ -185,7 +185,7 @@ class Frontend:
                 if time.monotonic() >= work.deadline:
                     raise ServingError(f"no answer within {self.options.timeout:g} seconds", 504)
                 while item.response_queue and not ended:
-                    answer: Answer = item.response_queue.popleft()[0]
+                    answer: Answer = item.response_queue.popleft()
                     ended = answer.final
                     if answer.error is not None:
                         raise answer.error
@@ -206,6 +206,13 @@ class Frontend:
     def _close(self, key: str) -> None:
         self.server.response_buffer.pop(key, None)
 
+    def take(self, key: str, answer: Answer) -> None:
+        """Give an answer to what waits for it, if that still does."""
+        item = self.server.response_buffer.get(key)
+        if item is not None:
+            item.response_queue.append(answer)
+            item.event.set()
+
     def _tell(self, command: Command) -> None:
         for control in self.board.controls:
             control.put(command)
@@ -214,16 +221,13 @@ class Frontend:
         """Answer for workers that died: what they had in hand has failed, what waits is another's."""
         while True:
             await asyncio.sleep(_LOOK)
-            for worker, known in enumerate(self._starts):
-                if self.board.starts(worker) == known:
+            for worker, known in enumerate(self._ends):
+                if self.board.ends(worker) == known:
                     continue
-                self._starts[worker] = self.board.starts(worker)
+                self._ends[worker] = self.board.ends(worker)
                 error = ServingError("the worker that ran this request died", 500)
                 for key in self.board.lost(worker):
-                    item = self.server.response_buffer.get(key)
-                    if item is not None:
-                        item.response_queue.append([Answer(error=error), "OK"])
-                        item.event.set()
+                    self.take(key, Answer(error=error))
 
     # --- the repository ----------------------------------------------------------------------------------------------
 
@@ -303,7 +307,7 @@ class Frontend:
                     await asyncio.wait_for(item.event.wait(), LOAD_SECONDS)
                 except asyncio.TimeoutError as error:
                     raise ServingError(f"{command.kind}: a worker does not answer", 504) from error
-                answer: Answer = item.response_queue.popleft()[0]
+                answer: Answer = item.response_queue.popleft()
                 if answer.error is not None:
                     raise answer.error
                 details = answer.details or details

@@ -98,7 +98,12 @@ class _Service:
         return message("ServerReadyResponse")(ready=self.frontend.ready())
 
     async def ModelReady(self, request: Any) -> Any:
-        return message("ModelReadyResponse")(ready=self.frontend.model_ready(request.name, request.version))
+        """One that there is not is not ready, as the protocol has it; no error."""
+        try:
+            ready = self.frontend.model_ready(request.name, request.version)
+        except ServingError:
+            ready = False
+        return message("ModelReadyResponse")(ready=ready)
 
     async def ServerMetadata(self, request: Any) -> Any:
         return message("ServerMetadataResponse")(**self.frontend.server_metadata())

@@ -13,7 +13,6 @@ from queue import Empty
 from typing import Any
 
 from litserve.loops.base import LitLoop
-from litserve.utils import LitAPIStatus, LoopResponseType
 
 from tesserack_serving.engine.engine import Engine
 from tesserack_serving.engine.model import LoadedModel
@@ -245,10 +244,9 @@ class Worker:
             del self.texts[id(model)]  # unloaded meanwhile
 
     def _send(self, answers: Sequence[tuple[Taken, Answer]]) -> None:
-        by_frontend: dict[int, list[Any]] = defaultdict(list)
+        by_frontend: dict[int, list[tuple[str, Answer]]] = defaultdict(list)
         for (frontend, key, _), answer in answers:
-            status = LitAPIStatus.OK
-            by_frontend[frontend].append((key, (answer, status, LoopResponseType.STREAMING, self.number)))
+            by_frontend[frontend].append((key, answer))
         for frontend, bundle in by_frontend.items():
             self.transport.send_all(bundle, frontend)
 
@@ -275,8 +273,7 @@ class Worker:
             except Exception as error:
                 logger.exception("%s failed", command.kind)
                 answer.error = ServingError(f"{command.kind}: {type(error).__name__}: {error}", 500)
-            reply = (command.key, (answer, LitAPIStatus.OK, LoopResponseType.STREAMING, self.number))
-            self.transport.send(reply, consumer_id=command.frontend)
+            self.transport.send_all([(command.key, answer)], command.frontend)
 
 
 def _rows(taken: Taken) -> int:

@@ -8,12 +8,15 @@ import os
 import signal
 import threading
 import time
+import weakref
 from collections.abc import AsyncIterator
+from multiprocessing.connection import wait
 from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.responses import Response
 from litserve import LitServer
+from litserve.utils import WorkerSetupStatus
 from starlette.exceptions import HTTPException
 
 from tesserack_serving.protocol.errors import ServingError
@@ -27,6 +30,8 @@ from tesserack_serving.server.spec import error_response
 from tesserack_serving.server.transport import Bundles
 
 __all__ = ["ServingServer"]
+
+_LOOK = 0.2  # seconds between looks for workers that others replace
 
 
 class ServingServer(LitServer):  # type: ignore[misc] # without types
@@ -42,17 +47,22 @@ class ServingServer(LitServer):  # type: ignore[misc] # without types
         self.uvicorn_graceful_timeout = max(1, round(options.drain))
         self.frontend_processes: list[Any] = []
         self._ending = threading.Lock()
+        self._noting = threading.Lock()
+        self._dead: weakref.WeakSet[Any] = weakref.WeakSet()  # workers whose end is noted
         self.app.add_exception_handler(HTTPException, _http_error)
         self.app.add_exception_handler(Exception, _failure)
 
     # --- processes -------------------------------------------------------------------------------------------------
 
     def _init_manager(self, num_api_servers: int) -> Any:
+        return self._manager
+
+    def _make_manager(self, num_api_servers: int) -> Any:
         # Queues outlive a signal that is sent to the whole group: who ends when is decided here.
         before = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGTERM, signal.SIGINT)}
         try:
             manager = super()._init_manager(num_api_servers)
-            self._transport: Any = Bundles(manager, self._transport._queues)
+            self._transport: Any = Bundles(manager, self._transport._queues, self.board.folder)
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
@@ -69,14 +79,38 @@ class ServingServer(LitServer):  # type: ignore[misc] # without types
 
     def launch_single_inference_worker(self, lit_api: Any, worker_id: int) -> Any:
         """In the place of one that died."""
+        self._note_end(worker_id, self.inference_workers[worker_id])
         dead = self.inference_workers[worker_id].pid
         if dead is not None:
             metrics.forget_process(dead)
         return super().launch_single_inference_worker(lit_api, worker_id)
 
-    def _start_server(self, *args: Any, **kwargs: Any) -> Any:
-        found = super()._start_server(*args, **kwargs)
+    def _start_worker_monitoring(self, *args: Any) -> None:
+        super()._start_worker_monitoring(*args)
+        threading.Thread(target=self._watch_workers, daemon=True, name="ends of workers").start()
+
+    def _watch_workers(self) -> None:
+        """See that a worker dies as it happens: LitServe looks now and then, and those that wait for an answer wait."""
+        while not self.board.stopping:
+            alive = {w.sentinel: (k, w) for k, w in enumerate(self.inference_workers) if w not in self._dead}
+            for sentinel in wait([*alive], _LOOK) if alive else ():
+                self._note_end(*alive[sentinel])
+            if not alive:
+                time.sleep(_LOOK)
+
+    def _note_end(self, worker: int, process: Any) -> None:
+        with self._noting:
+            if process not in self._dead and not self.board.stopping:
+                self._dead.add(process)
+                name = self.api.api_path.rpartition("/")[2]
+                self.workers_setup_status[f"{name}_{worker}"] = WorkerSetupStatus.STARTING  # the next one will be
+                self.board.end_worker(worker)
+
+    def _start_server(self, port: Any, count: Any, log_level: Any, sockets: Any, *args: Any, **kwargs: Any) -> Any:
+        found = super()._start_server(port, count, log_level, sockets, *args, **kwargs)
         self.frontend_processes = [*found.values()]
+        for listening in sockets:
+            listening.close()  # or it would take connections for those that have ended, and nobody answer them
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._on_signal)
         return found
@@ -126,6 +160,7 @@ class ServingServer(LitServer):  # type: ignore[misc] # without types
         self.api.spec.connect(frontend)
         self.app.openapi = lambda: document([(m["name"], m["version"]) for m in frontend.index(ready_only=True)])
         async with super().lifespan(app), contextlib.AsyncExitStack() as stack:
+            await stack.enter_async_context(self._transport.taking(number, frontend.take))
             watching = asyncio.create_task(frontend.watch())
             stack.callback(watching.cancel)
             if self.options.grpc_port:
@@ -137,6 +172,8 @@ class ServingServer(LitServer):  # type: ignore[misc] # without types
     def run_here(self) -> None:
         """Serve until a signal ends it. ``ServingError`` if a worker cannot begin."""
         options = self.options
+        # Before the socket is there, which the manager's process would inherit, and keep open.
+        self._manager = self._make_manager(options.frontends)
         try:
             self.run(
                 host=options.host,
@@ -154,6 +191,7 @@ class ServingServer(LitServer):  # type: ignore[misc] # without types
             raise ServingError(path.read_text(), 500) from error
         finally:
             self.end_workers()
+            self._manager.shutdown()
 
 
 async def _http_error(request: Request, error: Exception) -> Response:
