@@ -46,6 +46,7 @@ def decomposed(ep: Any, table: Mapping[Any, Any]) -> Any:
     named = {*ep.graph_signature.lifted_tensor_constants}
     program.buffers = [buffer for buffer in program.buffers if buffer[0] not in named]
     program.decompositions = dict(table)
+    program.fixed = ep._check.fixed
     program.whole = frozenset(x for x in whole_overloads() if x not in table and x.overloadpacket not in table)
     symbols = [dataclasses.replace(s, declared=True) for s in ep._check.symbols]
     signature = ep.module_call_graph[0].signature

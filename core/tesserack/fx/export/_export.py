@@ -10,12 +10,14 @@ from tesserack import Tensor
 from tesserack.fx.export._asserts import named
 from tesserack.fx.export._errors import ExportError, place_of, ways_out
 from tesserack.fx.export._merge import Difference, merge
+from tesserack.fx.export._narrow import corners, line_in, lowered, narrow
 from tesserack.fx.export._ranges import InputCheck, Symbol, ValueRanges
 from tesserack.fx.export._related import tied
 from tesserack.fx.export._symbols import named_columns, remainders, sizes_at, symbols_of, trials
 from tesserack.fx.export._trace import Program, Trace, line_of, remove_unread
 from tesserack.fx.export._try import differs
 from tesserack.fx.export._turns import other_values, traced
+from tesserack.fx.export._watch import Watch
 from tesserack.fx.export.dynamic_shapes import AdditionalInputs, ShapesCollection, bind, combined
 from tesserack.fx.export.exported_program import ExportedProgram, ModuleCallEntry, ModuleCallSignature
 from tesserack.fx.export.graph_signature import (
@@ -148,9 +150,8 @@ def merged(program: Program, symbols: list[Symbol]) -> Trace:
         if _tie(program, symbols):
             return merged(program, symbols)
         guilty = [s for s in symbols if _alone_varies(program, symbols, s)]
-        static = [s for s in guilty or symbols if s.auto]
-        if static and all(s.auto for s in guilty):
-            symbols[:] = [s for s in symbols if s not in static]
+        if any(s.auto for s in guilty or symbols) and all(s.auto for s in guilty):
+            _hold(program, symbols, guilty, line_in(error.line))
             program.traces.clear()
             return merged(program, symbols)
         raise _specialized(guilty or symbols, symbols, error) from error.__cause__
@@ -175,6 +176,39 @@ def _tie(program: Program, symbols: list[Symbol]) -> bool:
     symbols[:] = found
     program.traces.clear()
     return True
+
+
+def _hold(program: Program, symbols: list[Symbol], guilty: list[Symbol], why: str) -> None:
+    """Have sizes that vary as far as they can keep to the range in which the program does the same, or stay."""
+    autos = [s for s in guilty or symbols if s.auto]
+    fixed = {id(s): _narrowed(program, symbols, s) for s in autos if not any(s.reasons)}
+    held = [s for s in autos if fixed.get(id(s))]
+    if not held and not any(any(s.reasons) for s in autos if id(s) in fixed):
+        held = [s for s in autos if s in guilty] or autos[-1:]
+    for s in held:
+        program.fixed.update({(leaf, dim): fixed.get(id(s)) or why for leaf, dim, _, _ in s.places})
+    symbols[:] = [s for s in symbols if not any(s is t for t in held)]
+
+
+def _narrowed(program: Program, symbols: list[Symbol], one: Symbol) -> str:
+    """What fixes a size; empty if it may vary, perhaps within a range that it has from now on."""
+    notes: dict[int, Watch] = {}
+
+    def differs(n: int) -> str | None:
+        row = [n if s is one else s.example for s in symbols]
+        line = None
+        try:
+            _merged_at(program, symbols, [row])
+        except _Varies as error:
+            line = error.line
+        if (*row,) in program.traces:
+            notes[n] = program.traces[(*row,)].unknown.watch
+        return line
+
+    example = (*(s.example for s in symbols),)
+    program.traces[example] = _traced(program, symbols, example, True)
+    notes[one.example] = program.traces[example].unknown.watch
+    return narrow(one, differs, notes)
 
 
 def _specialized(guilty: list[Symbol], symbols: list[Symbol], error: _Varies) -> ExportError:
@@ -211,7 +245,7 @@ def _within_range(program: Program, symbols: list[Symbol]) -> Trace:
     if program.traces[example].unknown.values:
         rows += other_values(program, symbols)
     _all_remainders(program, symbols, rows)
-    rows += _asked_for(program, symbols, rows)
+    rows += _asked_for(program, symbols, rows) + corners(symbols)
     named = [[s.range.lower + more if s.declared else s.example for s in symbols] for more in (0, 1)]
     rows += [row for row in named[: 2 if any(s.declared and not s.range.lower for s in symbols) else 1]
              if any(s.declared for s in symbols)]  # fmt: skip
@@ -219,13 +253,15 @@ def _within_range(program: Program, symbols: list[Symbol]) -> Trace:
     if all(s.declared for s in symbols):
         return found
     least = 2
+    together = _decide_together(program, symbols)
     for lower in (1, 0):
-        row = [s.range.lower if s.declared else min(lower, s.example) for s in symbols]
+        low = [s.range.lower if s.declared else min(lower, s.example) for s in symbols]
+        more = [low, *(lowered(symbols, low) if together else ())]
         try:
-            found = _merged_at(program, symbols, [*rows, row])
+            found = _merged_at(program, symbols, [*rows, *more])
         except _Varies:
             break
-        rows.append(row)
+        rows += more
         least = lower
     if least == 2:
         found = _merged_at(program, symbols, rows)
@@ -247,6 +283,7 @@ def _all_remainders(program: Program, symbols: list[Symbol], rows: list[list[int
 def _asked_for(program: Program, symbols: list[Symbol], rows: list[list[int]]) -> list[list[int]]:
     """Sizes around those that the program compares its sizes with."""
     found: dict[tuple[int, ...], None] = {}
+    own: dict[tuple[int, ...], None] = {}  # with the other sizes of the trace, where sizes decide together
     for row, made in program.traces.items():
         for place, (symbol, value) in enumerate(zip(symbols, row, strict=False)):
             wanted = {n for _, _, f, o in symbol.places for n in made.unknown.watch.further(f, o, value)}
@@ -254,7 +291,17 @@ def _asked_for(program: Program, symbols: list[Symbol], rows: list[list[int]]) -
             for n in sorted(wanted):
                 if n >= least and n in symbol.range and n != symbol.example:
                     found[(*rows[0][:place], n, *rows[0][place + 1 :])] = None
-    return [[*row] for row in found if [*row] not in rows][:_MOST_ASKED]
+                    own[(*row[:place], n, *row[place + 1 : len(symbols)])] = None
+    asked = [[*row] for row in found if [*row] not in rows][:_MOST_ASKED]
+    if not _decide_together(program, symbols):
+        return asked
+    return asked + [[*row] for row in own if [*row] not in rows and [*row] not in asked][:_MOST_ASKED]
+
+
+def _decide_together(program: Program, symbols: list[Symbol]) -> bool:
+    """Whether what the program does may follow from several sizes."""
+    related = any(t.unknown.watch.related for t in program.traces.values())
+    return len(symbols) > 1 and (related or any(any(s.reasons) for s in symbols))
 
 
 _MOST_ASKED = 24  # tries, for a program that compares sizes with many numbers
@@ -371,7 +418,7 @@ def assemble(
     outputs += [OutputSpec(OutputKind.USER_OUTPUT, _argument(value), None) for value in results[len(targets) :]]
     constants = dict(found.constants)
     constants |= {name: tensor for name, tensor, kept in program.buffers if not kept}
-    check = InputCheck(program.in_spec, program.names, [_outline(x) for x in program.leaves], symbols)
+    check = InputCheck(program.in_spec, program.names, [_outline(x) for x in program.leaves], symbols, program.fixed)
     signature = ModuleCallSignature([], [], program.in_spec, found.out_spec, arguments)
     return ExportedProgram(
         found.root,

@@ -67,6 +67,8 @@ def save(
         "names": check.names,
         "leaves": [_write_leaf(leaf) for leaf in check.leaves],
         "sizes": [[s.name, s.range.lower, s.range.upper, s.places, s.example] for s in check.symbols],
+        "reasons": [s.reasons for s in check.symbols],
+        "fixed": [[*place, why] for place, why in check.fixed.items()],
         "arguments": ep.module_call_graph[0].signature.forward_arg_names,  # type: ignore[union-attr]
         "modules": [entry.fqn for entry in ep.module_call_graph[1:]],
         "parameters": {
@@ -183,8 +185,11 @@ def _program(about: dict[str, Any], state: dict[str, Any], constants: dict[str, 
         Symbol(name, ValueRanges(lower, upper), [(*map(int, place),) for place in places], example, declared=True)  # type: ignore[misc]
         for name, lower, upper, places, example in about["sizes"]
     ]
+    for symbol, (below, above) in zip(symbols, about.get("reasons", ()), strict=False):
+        symbol.reasons = str(below), str(above)
+    fixed = {(int(leaf), int(dim)): str(why) for leaf, dim, why in about.get("fixed", ())}
     in_spec, out_spec = treespec_loads(about["in_spec"]), treespec_loads(about["out_spec"])
-    check = InputCheck(in_spec, about["names"], [_read_leaf(leaf) for leaf in about["leaves"]], symbols)
+    check = InputCheck(in_spec, about["names"], [_read_leaf(leaf) for leaf in about["leaves"]], symbols, fixed)
     signature = ModuleCallSignature([], [], in_spec, out_spec, about["arguments"])
     return ExportedProgram(
         root,

@@ -40,6 +40,7 @@ class Symbol:
     hint: bool = False  # without a name of the program's, which may find that it does not vary
     auto: bool = False
     declared: bool = False  # whether the program says what the least is
+    reasons: tuple[str, str] = ("", "")  # why the range ends where it does, if the program did not say so
 
 
 @dataclass
@@ -50,6 +51,8 @@ class InputCheck:
     names: list[str]
     leaves: list[Any]
     symbols: list[Symbol] = field(default_factory=list)
+    # Sizes that were to vary as far as they can, by leaf and dim: what fixes them.
+    fixed: dict[tuple[int, int], str] = field(default_factory=dict)
 
     def __call__(self, leaves: Sequence[Any]) -> dict[str, int]:
         """The sizes that vary, by name. ``InputError`` for inputs that the program was not made for."""
@@ -72,10 +75,9 @@ class InputCheck:
             raise InputError(f"{name}: expected {len(shape)} dims, got shape {tuple(found.shape)}")
         for dim, size in enumerate(shape):
             if (place, dim) not in varying and found.shape[dim] != size:
-                raise InputError(
-                    f"{name}: expected size {size} in dim {dim}, got {found.shape[dim]}; export with dynamic_shapes to "
-                    "let it vary"
-                )
+                why = self.fixed.get((place, dim))
+                more = f"the size is fixed by {why}" if why else "export with dynamic_shapes to let it vary"
+                raise InputError(f"{name}: expected size {size} in dim {dim}, got {found.shape[dim]}; {more}")
 
     def _size(self, symbol: Symbol, leaves: Sequence[Any]) -> int:
         first: tuple[int, str] | None = None
@@ -88,7 +90,9 @@ class InputCheck:
             if value not in symbol.range:
                 upper = symbol.range.upper
                 bounds = f"{symbol.range.lower}..{upper}" if upper is not None else f"at least {symbol.range.lower}"
-                raise InputError(f"{symbol.name}: expected {bounds}, got {value}, the size of {where}")
+                why = symbol.reasons[value > symbol.range.lower]
+                more = f"; the range is that of {why}" if why else ""
+                raise InputError(f"{symbol.name}: expected {bounds}, got {value}, the size of {where}{more}")
             if first is not None and first[0] != value:
                 raise InputError(
                     f"{symbol.name}: expected one size, got {first[0]}, by {first[1]}, and {value}, by {where}"

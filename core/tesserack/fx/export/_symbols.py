@@ -11,12 +11,12 @@ from tesserack.fx.export._errors import ExportError
 from tesserack.fx.export._ranges import Symbol, ValueRanges
 from tesserack.fx.export.dynamic_shapes import Axis, Dim, _HintKind
 
-__all__ = ["named_columns", "remainders", "sizes_at", "symbols_of", "trials"]
+__all__ = ["LARGEST", "greatest", "named_columns", "remainders", "sizes_at", "symbols_of", "trials"]
 
 _PRIMES = (5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53, 59, 61, 67, 71, 73, 79, 83, 89, 97)
 _LARGE = 1031  # the size tried where there is no greatest one
 _REMAINDERS = 32  # are tried at most
-_MOST = 65536  # no larger size is tried
+LARGEST = 65536  # no larger size is tried
 
 
 def symbols_of(axes: Sequence[Axis], leaves: Sequence[Any]) -> list[Symbol]:
@@ -82,13 +82,13 @@ def sizes_at(symbols: Sequence[Symbol], values: Sequence[int]) -> dict[tuple[int
 def trials(symbols: Sequence[Symbol]) -> list[list[int]]:
     """Values of all symbols to try: several in between, which have nothing in common, then the greatest."""
     found = [[_between(symbol, place, turn) for place, symbol in enumerate(symbols)] for turn in range(4)]
-    found.append([_greatest(symbol, place) for place, symbol in enumerate(symbols)])
+    found.append([greatest(symbol, place) for place, symbol in enumerate(symbols)])
     return [row for k, row in enumerate(found) if row not in found[:k]]
 
 
 def _between(symbol: Symbol, place: int, turn: int) -> int:
     lower = max(symbol.range.lower, 2)
-    upper = min(symbol.range.upper if symbol.range.upper is not None else _MOST, _MOST)
+    upper = min(symbol.range.upper if symbol.range.upper is not None else LARGEST, LARGEST)
     if upper <= lower:
         return min(lower, upper)
     choices = [n for n in _PRIMES if lower <= n <= upper and n != symbol.example]
@@ -100,9 +100,10 @@ def _between(symbol: Symbol, place: int, turn: int) -> int:
     return choices[(place * 5 + turn * 3 + (place + 1) * step) % len(choices)]
 
 
-def _greatest(symbol: Symbol, place: int) -> int:
+def greatest(symbol: Symbol, place: int) -> int:
+    """The size that stands for all large ones."""
     upper = symbol.range.upper
-    return upper if upper is not None and upper <= _MOST else max(symbol.range.lower, _LARGE + 2 * place)
+    return upper if upper is not None and upper <= LARGEST else max(symbol.range.lower, _LARGE + 2 * place)
 
 
 def remainders(symbols: Sequence[Symbol], divisors: Iterable[int]) -> list[list[int]]:
@@ -132,7 +133,7 @@ def _spread(symbols: Sequence[Symbol]) -> Iterator[tuple[int, ...]]:
 def _random(symbols: Sequence[Symbol]) -> Iterator[tuple[int, ...]]:
     rng = random.Random(8)
     for _ in range(12):
-        yield tuple(rng.randint(min(_least(s), s.example), _greatest(s, 0)) for s in symbols)
+        yield tuple(rng.randint(min(_least(s), s.example), greatest(s, 0)) for s in symbols)
 
 
 def _least(symbol: Symbol) -> int:

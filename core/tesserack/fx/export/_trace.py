@@ -65,6 +65,7 @@ class Program:
     decompositions: dict[Any, Any] = field(default_factory=dict)
     whole: frozenset[Any] = field(default_factory=whole_overloads)  # composed operators that stay as they are
     traces: dict[Any, Any] = field(default_factory=dict)  # made so far, by the sizes that vary
+    fixed: dict[tuple[int, int], str] = field(default_factory=dict)  # what fixes sizes that were to vary
 
 
 @dataclass

@@ -34,8 +34,10 @@ class Watch:
     and a divisor whose remainder was asked for."""
 
     def __init__(self) -> None:
-        self.compared: dict[tuple[Any, Any], None] = {}
+        self.compared: dict[tuple[Any, Any], str] = {}  # by the program's line
         self.divided: set[tuple[int, int]] = set()
+        self.related = False  # whether sizes were compared with others
+        self.decided: list[tuple[str, bool]] = []  # what came out of each comparison, with the program's line
         # The comparisons since a condition was stated, each with where the program makes it.
         self.pending: list[tuple[str, Any, Any, types.CodeType, int]] = []
         self.unknown: set[int] = set()  # sizes that follow from values
@@ -72,24 +74,29 @@ class Watch:
         wanted |= {size + d for s, c in self.divided if s == size for d in _further(size, c)}
         return {(n - offset) // factor for n in wanted if n >= 0 and not (n - offset) % factor}
 
-    def note(self, name: str, one: Any, other: Any, frame: Any) -> None:
+    def note(self, name: str, one: Any, other: Any, frame: Any, holds: Any) -> None:
         """A comparison of the program's."""
         made_of = getattr(one, "made_of", None)
+        place = f"{frame.f_code.co_filename}:{frame.f_lineno}"
+        self.decided.append((place, holds is True))
         if made_of is None:
-            self._compare_size(one, other)
+            self._compare_size(one, other, place)
+            if isinstance(other, _Watched) and other.made_of is None:
+                self.related = True
+                self._compare_size(other, one, place)
             return
         origin, scale, offset = made_of
         number = (float(other) - offset) / scale if scale else float(other)
         if math.isfinite(number):
-            self.compared[origin, number if isinstance(origin, float) else math.floor(number)] = None
+            self.compared.setdefault((origin, number if isinstance(origin, float) else math.floor(number)), place)
         self.pending.append((name, one, other, frame.f_code, frame.f_lineno))
 
-    def _compare_size(self, one: Any, other: Any) -> None:
+    def _compare_size(self, one: Any, other: Any, place: str) -> None:
         origin, scale, offset = one.line or (int(one), 1, 0)
         for step in (-1, 0, 1) if abs(scale) < 1 else (0,):  # where the size is divided, and rounded
             number = (float(other) + step - offset) / scale if scale else float(other)
             if math.isfinite(number):
-                self.compared[origin, math.floor(number)] = None
+                self.compared.setdefault((origin, math.floor(number)), place)
 
 
 _WAYS = 16  # that one number is made in are kept
@@ -174,8 +181,9 @@ class _Watched(int):
         return self // other, self % other
 
     def __bool__(self) -> bool:
-        self.watch.note("ne", self, 0, sys._getframe(1))
-        return int.__bool__(self)
+        holds = int.__bool__(self)
+        self.watch.note("ne", self, 0, sys._getframe(1), holds)
+        return holds
 
     def __reduce__(self) -> Any:
         return int, (int(self),)
@@ -197,8 +205,9 @@ class _WatchedFloat(float):
         return made
 
     def __bool__(self) -> bool:
-        self.watch.note("ne", self, 0, sys._getframe(1))
-        return float.__bool__(self)
+        holds = float.__bool__(self)
+        self.watch.note("ne", self, 0, sys._getframe(1), holds)
+        return holds
 
     def __reduce__(self) -> Any:
         return float, (float(self),)
@@ -222,10 +231,11 @@ def _comparing(name: str, kind: Any) -> Callable[[Any, Any], Any]:
     plain = getattr(kind, f"__{name}__")
 
     def compare(self: Any, other: Any) -> Any:
+        holds = plain(self, other)
         asks = isinstance(other, (int, float)) and not isinstance(other, bool)
         if asks and not _is_own(frame := sys._getframe(1)):
-            self.watch.note(name, self, other, frame)
-        return plain(self, other)
+            self.watch.note(name, self, other, frame, holds)
+        return holds
 
     return compare
 

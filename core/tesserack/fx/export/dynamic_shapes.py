@@ -44,7 +44,8 @@ class _DimHint:
 class Dim:
     """A size that may vary, by name, within a range: where it stands twice, both sizes are the same.
 
-    ``Dim.AUTO`` lets a size vary if the program allows it, ``Dim.DYNAMIC`` wants it to, ``Dim.STATIC`` keeps it.
+    ``Dim.AUTO`` lets a size vary as far as the program does the same, in the range to which its branches keep it, or
+    not at all; ``Dim.DYNAMIC`` wants it to, ``Dim.STATIC`` keeps it.
     Sizes may follow from another, as ``2 * batch`` and ``batch + 1``.
 
     >>> batch = Dim("batch", min=2, max=32)

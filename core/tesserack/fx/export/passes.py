@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 from typing import Any
 
 import tesserack as ts
@@ -56,7 +57,7 @@ def move_to_device_pass(ep: ExportedProgram, location: ts.device | str | dict[st
             node.meta["val"] = _with_names(node.meta.get("val"), moved)
     made.graph_module.recompile()
     leaves = [(x[0], x[1], at(ts.device(x[2])).type) if isinstance(x, tuple) else x for x in made._check.leaves]
-    made._check = type(made._check)(made._check.in_spec, made._check.names, leaves, made._check.symbols)
+    made._check = dataclasses.replace(made._check, leaves=leaves)
     return made
 
 
