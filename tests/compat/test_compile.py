@@ -60,6 +60,26 @@ def test_the_decorator_gives_functions_back_and_wraps_modules():
     assert layer.compile() is None and [*layer.state_dict()] == ["weight", "bias"]
 
 
+def test_logs_of_no_such_name_are_refused():
+    from tesserack.compat.shims._logging import set_logs
+
+    try:
+        with pytest.raises(TypeError, match="unexpected keyword argument 'nosuch'"):
+            set_logs(nosuch=True)
+        for given in (
+            {"dynamo": "x"},
+            {"dynamo": True},
+            {"graph_breaks": 10},
+            {"all": "x"},
+            {"modules": {"nosuch": 10}},
+        ):
+            with pytest.raises(ValueError, match=r"Unrecognized log|Expected bool"):
+                set_logs(**given)
+        set_logs(dynamo=30, recompiles=True, inductor=None, modules={"torch._inductor.scheduler": 10, "json": 30})
+    finally:
+        set_logs()
+
+
 def test_programs_bring_their_compilers(program):
     lines = program.run(
         """

@@ -59,6 +59,34 @@ def test_options_and_modes_reach_the_compiler():
     assert seen == [{"mode": "default"}, {"options": {"a": 1}}]
 
 
+@pytest.mark.parametrize("given, message", [
+    ({"mode": "foo"}, "Unrecognized mode=foo"),
+    ({"options": {"nosuch": 1}}, "option nosuch"),
+    ({"options": {"triton.cudagraph": True}}, "triton.cudagraphs"),
+    ({"options": {"max_autotune": "yes"}}, "got str should be bool"),
+])  # fmt: skip
+def test_what_the_usual_compiler_does_not_take(given, message):
+    layer = nn.Linear(2, 2)
+    for make in (lambda: ts.compile(prints, **given), lambda: ts.compile(layer, **given),
+                 lambda: layer.compile(**given), lambda: ts.compile(prints, disable=True, **given)):  # fmt: skip
+        with pytest.raises(RuntimeError, match=message):
+            make()
+
+
+def test_options_of_pytorch_change_nothing():
+    options = {"max-autotune": True, "triton.cudagraphs": False, "shape_padding": True, "cpp.simdlen": 8}
+    assert same(ts.compile(lambda x: x + 1, options=options)(X), X + 1)
+    assert same(ts.compile(lambda x: x + 1, mode="reduce-overhead")(X), X + 1)
+    assert callable(ts.compile(lambda x: x + 1, mode="foo", backend="eager"))
+
+
+@pytest.mark.parametrize("value", [3, "s", [1], X])
+def test_what_cannot_be_called_is_not_compiled(value):
+    for options in ({}, {"disable": True}):
+        with pytest.raises(AssertionError, match="A callable function is expected"):
+            ts.compile(value, **options)
+
+
 def test_stances(backend):
     compiled = ts.compile(lambda x: x + 1, backend=backend)
     with compiler.set_stance("force_eager"):

@@ -12,6 +12,7 @@ from typing import Any
 
 from tesserack.jit._compile import capture, compiled, watch
 from tesserack.jit._compile.backends import PLAIN, list_backends, lookup_backend, register_backend
+from tesserack.jit._compile.options import check_options
 from tesserack.jit._compile.report import explain
 from tesserack.jit._compile.stance import SetStance as set_stance
 from tesserack.nn.modules.module import Module, check_compile_options
@@ -143,7 +144,8 @@ def compile(
 
     Graphs are of fixed sizes, and a further one is made in milliseconds. ``dynamic=True`` says that sizes vary: as many
     as 64 sizes get graphs, instead of eight. ``mode`` and ``options`` are the compiler's.
-    ``RuntimeError`` for ``mode`` together with ``options``; ``InvalidBackend`` for an unknown name;
+    ``RuntimeError`` for ``mode`` together with ``options``, and for a mode or an option that PyTorch's does not have;
+    ``AssertionError`` for what cannot be called; ``InvalidBackend`` for an unknown name;
     ``BackendCompilerFailed`` where the compiler raises.
 
     >>> import tesserack as ts
@@ -156,10 +158,13 @@ def compile(
     """
     check_compile_options(mode=mode, options=options)
     backend = get_default_backend() if backend is None else backend
+    check_options(backend, mode, options)
     if model is None:
         return functools.partial(
             compile, fullgraph=fullgraph, dynamic=dynamic, backend=backend, mode=mode, options=options, disable=disable
         )
+    if not callable(model):
+        raise AssertionError(f"compile: A callable function is expected, but {type(model)} is provided.")
     if disable:
         return model
     given: dict[str, Any] = {
@@ -184,9 +189,10 @@ def compiled_call(
     """What runs a module's calls by a compiler; None where they run as they are. ``whole``: with the ``__call__`` that
     its class may have, not just the part of it that is every module's.
     """
+    backend = get_default_backend() if backend is None else backend
+    check_options(backend, **options)
     if disable:
         return None
-    backend = get_default_backend() if backend is None else backend
     lookup_backend(backend)
 
     def call(*args: Any, **kwargs: Any) -> Any:
