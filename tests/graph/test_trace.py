@@ -432,14 +432,53 @@ class Doubled(ts.autograd.Function):
         return grad * 100
 
 
-def test_a_function_with_a_gradient_of_its_own_computes_and_does_not_pass_for_what_it_is_not():
-    traced = jit.trace(lambda x: Doubled.apply(x) + 1, ts.ones(2))
-    assert "function.forward(%0)" in str(traced.graph) and traced(ts.ones(3)).tolist() == [3, 3, 3]
+def test_a_function_with_a_gradient_of_its_own_keeps_it():
+    def program(x):
+        return Doubled.apply(x.sin()) * x.shape[0] + 1
+
+    traced = jit.trace(program, ts.ones(2))
+    assert "function.forward(" in str(traced.graph)
+    outer = jit.trace(lambda x: traced(x) * 2, ts.ones(2))
+    for size in (2, 3, 3, 2):
+        x = ts.rand(size, requires_grad=True)
+        for got, wanted in ((traced, program), (outer, lambda x: program(x) * 2)):
+            assert got(x).equal(wanted(x))
+            assert ts.autograd.grad(got(x).sum(), x)[0].equal(ts.autograd.grad(wanted(x).sum(), x)[0])
+    with ts.no_grad():
+        assert traced(x).equal(program(x))
+
+
+def test_a_file_holds_what_a_function_computes_and_does_not_pass_it_for_what_it_is_not():
+    file = io.BytesIO()
+    jit.save(jit.trace(lambda x: Doubled.apply(x) + 1, ts.ones(2)), file)
+    file.seek(0)
+    loaded = jit.load(file)
+    assert loaded(ts.ones(3)).tolist() == [3, 3, 3]
     x = ts.ones(2, requires_grad=True)
     with ts.no_grad():
-        assert traced(x).tolist() == [3, 3]
+        assert loaded(x).tolist() == [3, 3]
     with pytest.raises(RuntimeError, match=r"an autograd\.Function, at .*test_trace\.py:\d+, was written down as"):
-        traced(x)
+        loaded(x)
+
+
+@pytest.mark.parametrize("trains", [True, False])
+def test_transforms_and_samples_of_a_grid_have_gradients(trains):
+    def program(x, flow):
+        h, w = x.shape[2:]
+        grid = ts.stack(
+            [(ts.arange(w) + flow[:, 0]) * (2.0 / w) - 1, (ts.arange(h)[:, None] + flow[:, 1]) * (2.0 / h) - 1], -1
+        )
+        return ts.nn.functional.grid_sample(x, grid, align_corners=False)
+
+    traced = jit.trace(program, (ts.rand(1, 2, 4, 5), ts.rand(1, 2, 4, 5)))
+    given = [ts.rand(2, 2, 6, 7, requires_grad=trains), ts.rand(2, 2, 6, 7, requires_grad=True)]
+    assert traced(*given).equal(program(*given))
+    wanted = ts.autograd.grad(program(*given).square().sum(), given[1])[0]
+    assert ts.autograd.grad(traced(*given).square().sum(), given[1])[0].equal(wanted)
+    layer = ts.nn.Linear(8, 8)
+    spectrum = jit.trace(lambda x: ts.fft.rfft(layer(x)).abs(), ts.rand(2, 8))
+    spectrum(ts.rand(2, 8)).sum().backward()
+    assert layer.weight.grad.abs().sum() > 0
 
 
 def test_a_traced_program_is_traced_as_a_part_of_another():

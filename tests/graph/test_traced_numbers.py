@@ -7,6 +7,7 @@ import io
 import math
 import pickle
 import warnings
+from collections import OrderedDict
 from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
@@ -206,3 +207,55 @@ def test_modules_with_backward_hooks_are_refused() -> None:
     module[0].register_full_backward_hook(lambda *_: None)
     with pytest.raises(ValueError, match="backward hooks assigned"):
         jit.trace(module, ts.rand(1, 2))
+
+
+@pytest.mark.parametrize(
+    ("program", "first", "other"),
+    [
+        (lambda self, x: x[:, :4].sum(1), (2, 4), (2, 6)),
+        (lambda self, x: self.weight.expand(x.shape[0], -1) + x.sum(), (1, 6), (3, 6)),
+        (lambda self, x: self.rows[: x.shape[0]] + 0, (4,), (3,)),
+        (lambda self, x: x.permute(1, 0).clone().reshape(-1), (1, 1), (2, 3)),
+        (lambda self, x: x.contiguous().view(-1), (2, 2), (3, 2)),
+    ],
+)
+def test_frozen_programs_keep_what_changes_nothing_at_the_traced_sizes(program: Any, first: Any, other: Any) -> None:
+    class Net(ts.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight, self.rows = ts.nn.Parameter(ts.rand(1, 6)), ts.nn.Parameter(ts.rand(4, 6))
+
+        def forward(self, x: ts.Tensor) -> ts.Tensor:
+            return program(self, x)
+
+    net = Net().eval()
+    traced = jit.trace(net, ts.rand(first))
+    for frozen in (jit.freeze(traced), jit.optimize_for_inference(traced)):
+        for shape in (other, first, other):
+            x = ts.rand(shape)
+            assert ts.equal(frozen(x), net(x)), shape
+
+
+def test_strides_follow_and_resizing_is_refused() -> None:
+    def frames(x: ts.Tensor) -> ts.Tensor:
+        return x.as_strided((x.shape[0], x.shape[1] - 1, 2), (x.stride(0), *2 * x.stride()[1:]))
+
+    traced = jit.trace(frames, ts.rand(2, 4))
+    for x in (ts.rand(3, 7), ts.rand(7, 3).t()):
+        assert ts.equal(traced(x), frames(x))
+    with pytest.raises(RuntimeError, match="resize_"):
+        jit.trace(lambda x: x.clone().resize_(x.numel()), ts.rand(2, 3))
+
+
+def test_arguments_by_name_go_to_their_places_whatever_the_order_of_the_example() -> None:
+    given = {"b": ts.tensor(1.0), "a": ts.tensor(5.0)}
+    traced = jit.trace(lambda a, b: a - b, example_kwarg_inputs=given)
+    assert traced(ts.tensor(5.0), ts.tensor(1.0)) == traced(ts.tensor(5.0), b=ts.tensor(1.0)) == traced(**given) == 4
+    traced = jit.trace(lambda d: d["a"] - d["b"], ({"a": ts.tensor(1.0), "b": ts.tensor(2.0)},))
+    assert traced(OrderedDict(b=ts.tensor(5.0), a=ts.tensor(3.0))) == -2
+
+
+def test_a_generator_of_the_program_lives_as_long_as_the_graph() -> None:
+    traced = jit.trace(lambda x: x + ts.rand(8, generator=ts.Generator().manual_seed(3)), ts.rand(8), check_trace=False)
+    noise = [ts.Generator() for _ in range(50)]
+    assert traced(ts.zeros(8)).ne(0).all() and len(noise) == 50

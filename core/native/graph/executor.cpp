@@ -16,7 +16,7 @@ ts::Value constant(const Graph& g, const Item& item, std::vector<std::unique_ptr
   v.tag = item.tag;
   switch (item.tag) {
   case Tag::Str: v.str = g.strings[item.at].c_str(); return v;
-  case Tag::Generator: v.generator = g.generators[item.at]; return v;
+  case Tag::Generator: v.generator = g.generators[item.at].get(); return v;
   case Tag::Ints:
   case Tag::Floats:
   case Tag::Complex: {
@@ -266,6 +266,8 @@ void Executor::compute_number(const Node& node, State& state) const {
   const Tensor* tensor = args[0].tag == Tag::Tensor ? &state.tensors[args[0].id()] : nullptr;
   if (node.size_op == SizeOp::Size)
     out = Item::integer(tensor->size(args[1].i));
+  else if (node.size_op == SizeOp::Stride)
+    out = Item::integer(tensor->strides()[static_cast<size_t>(args[1].i)]);
   else if (node.size_op == SizeOp::Numel)
     out = Item::integer(tensor->numel());
   else if (node.size_op == SizeOp::Read)
@@ -279,6 +281,8 @@ void Executor::compute_number(const Node& node, State& state) const {
   Id& there = state.outer_ids[id];
   if (node.size_op == SizeOp::Size)
     there = state.outer->size_of(*tensor, args[1].i);
+  else if (node.size_op == SizeOp::Stride)
+    there = state.outer->stride_of(*tensor, args[1].i);
   else if (node.size_op == SizeOp::Numel)
     there = state.outer->numel_of(*tensor);
   else if (node.size_op == SizeOp::Read)

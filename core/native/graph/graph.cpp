@@ -5,11 +5,11 @@
 namespace ts::graph {
 namespace {
 
-constexpr const char* kNames[kSizeOps] = {"",          "size.size",  "size.numel",   "size.read", "size.add",
-                                          "size.sub",  "size.mul",   "size.div",     "size.mod",  "size.neg",
-                                          "size.min",  "size.max",   "size.truediv", "size.pow",  "size.floor",
-                                          "size.ceil", "size.trunc", "size.round",   "size.eq",   "size.ne",
-                                          "size.lt",   "size.le",    "size.gt",      "size.ge",   "function.forward"};
+constexpr const char* kNames[kSizeOps] = {
+    "",         "size.size",  "size.stride", "size.numel", "size.read",       "size.add", "size.sub",
+    "size.mul", "size.div",   "size.mod",    "size.neg",   "size.min",        "size.max", "size.truediv",
+    "size.pow", "size.floor", "size.ceil",   "size.trunc", "size.round",      "size.eq",  "size.ne",
+    "size.lt",  "size.le",    "size.gt",     "size.ge",    "function.forward"};
 
 } // namespace
 
@@ -60,6 +60,13 @@ uint32_t Graph::add_items(std::span<const Item> list) {
   return at;
 }
 
+uint64_t Graph::add_generator(Generator* g) {
+  auto found = std::ranges::find(generators, g, &Ref<Generator>::get);
+  auto at = static_cast<uint64_t>(found - generators.begin());
+  if (found == generators.end()) generators.push_back(Ref<Generator>::share(g));
+  return at;
+}
+
 Item Graph::copy_item(const Graph& from, const Item& item) {
   Item out = item;
   if (item.tag == Tag::Str) {
@@ -68,10 +75,7 @@ Item Graph::copy_item(const Graph& from, const Item& item) {
     std::vector<Item> elements(from.elements(item).begin(), from.elements(item).end());
     out.at = add_items(elements);
   } else if (item.tag == Tag::Generator) {
-    Generator* g = from.generators[item.at];
-    auto found = std::find(generators.begin(), generators.end(), g);
-    out.at = static_cast<uint64_t>(found - generators.begin());
-    if (found == generators.end()) generators.push_back(g);
+    out.at = add_generator(from.generators[item.at].get());
   }
   return out;
 }

@@ -4,6 +4,8 @@
 // calls that it made, up to `end`: what a program called and what reached a card are two levels of one graph.
 #pragma once
 #include "dispatch/operator.h"
+#include "runtime/generator.h"
+#include "tensor/ref.h"
 #include <array>
 #include <span>
 #include <string>
@@ -21,6 +23,7 @@ inline constexpr Id kNone = UINT32_MAX;
 enum class SizeOp : uint8_t {
   None,
   Size,
+  Stride,
   Numel,
   Read,
   Add,
@@ -45,7 +48,7 @@ enum class SizeOp : uint8_t {
   Ge,
   Forward
 };
-inline constexpr int kSizeOps = 25;
+inline constexpr int kSizeOps = 26;
 const char* name_of(SizeOp op); // "size.add"
 SizeOp size_op_named(std::string_view name);
 inline bool is_guard(SizeOp op) { return op >= SizeOp::Eq; }
@@ -134,9 +137,9 @@ struct Graph {
   std::vector<int64_t> dims;
   std::vector<std::string> strings;
   std::vector<Id> inputs, captures, outputs;
-  std::vector<Tensor> captured; // one for each capture
-  std::vector<bool> constant;   // of each: nobody changes it between runs
-  std::vector<Generator*> generators;
+  std::vector<Tensor> captured;           // one for each capture
+  std::vector<bool> constant;             // of each: nobody changes it between runs
+  std::vector<Ref<Generator>> generators; // kept alive: the program may have made its own
 
   std::span<const Item> args(const Node& n) const { return {items.data() + n.args, n.n_args}; }
   std::span<const Item> results(const Node& n) const { return {items.data() + n.results, n.n_results}; }
@@ -162,6 +165,7 @@ struct Graph {
   Id add_value(const Tensor& t, Id producer);
   Id add_number(const Item& number, Id producer);
   uint32_t add_items(std::span<const Item> list);
+  uint64_t add_generator(Generator* g);                // its index in generators
   Item copy_item(const Graph& from, const Item& item); // list elements come along; values keep their ids
 
 private:
@@ -182,6 +186,8 @@ std::vector<Id> written(const Graph& g, const Node& n);
 Graph outer_level(const Graph& g);
 // Calls as they reach cards; scopes in which values became numbers stay whole.
 Graph leaf_level(const Graph& g);
+// With the parts of calls of an operator in their place, an empty note in that of the calls.
+Graph dissolved(const Graph& g, std::string_view op);
 bool has_backward(const Graph& g);
 // The graph with the chosen nodes alone and its values numbered anew; `same` leads from a value to the one that it is.
 Graph rebuilt(const Graph& g, const std::vector<bool>& keep, const std::vector<Id>& same);

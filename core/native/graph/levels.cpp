@@ -130,6 +130,21 @@ Graph rebuilt(const Graph& g, const std::vector<bool>& keep, const std::vector<I
   return out;
 }
 
+Graph dissolved(const Graph& g, std::string_view op) {
+  Graph out = g;
+  for (Id k = 0; k < out.nodes.size(); ++k) {
+    Node& n = out.nodes[k];
+    if (!n.op || n.op->name() != op) continue;
+    for (Id part = k + 1; part < n.end; ++part)
+      if (out.nodes[part].parent == k) out.nodes[part].parent = n.parent;
+    n.op = nullptr;
+    n.size_op = SizeOp::Forward;
+    n.n_args = n.n_results = 0; // the parts say of what
+    n.end = k + 1;
+  }
+  return out;
+}
+
 void drop_unused_numbers(Graph& g) {
   std::vector<bool> used(g.values.size());
   std::vector<Id> now(g.nodes.size() + 1); // where each node will stand

@@ -327,13 +327,7 @@ Item Tracer::item_of(const ts::Value& v, bool linked) {
   case Tag::Tensors:
     for (const Tensor& t : v.as_tensors()) list.push_back(t.defined() ? Item::value(Tag::Tensor, value_of(t)) : Item());
     break;
-  case Tag::Generator: {
-    auto& all = graph_.generators;
-    auto found = std::find(all.begin(), all.end(), v.generator);
-    item.at = static_cast<uint64_t>(found - all.begin());
-    if (found == all.end()) all.push_back(v.generator);
-    return item;
-  }
+  case Tag::Generator: item.at = graph_.add_generator(v.generator); return item;
   default: return Item();
   }
   item.len = static_cast<uint32_t>(list.size());
@@ -529,6 +523,8 @@ Id Tracer::arithmetic(SizeOp op, const Item& a, const Item& b) {
   const ValueInfo* tensor = a.tag == Tag::Tensor ? &graph_.values[a.id()] : nullptr;
   if (op == SizeOp::Size) {
     number = Item::integer(graph_.sizes(*tensor)[static_cast<size_t>(b.i)]);
+  } else if (op == SizeOp::Stride) {
+    number = Item::integer(graph_.strides(*tensor)[static_cast<size_t>(b.i)]);
   } else if (op == SizeOp::Numel) {
     number = Item::integer(1);
     for (int64_t s : graph_.sizes(*tensor)) number.i *= s;
@@ -549,6 +545,9 @@ Id Tracer::arithmetic(SizeOp op, const Item& a, const Item& b) {
 
 Id Tracer::size_of(const Tensor& t, int64_t dim) {
   return arithmetic(SizeOp::Size, Item::value(Tag::Tensor, value_of(t)), Item::integer(dim));
+}
+Id Tracer::stride_of(const Tensor& t, int64_t dim) {
+  return arithmetic(SizeOp::Stride, Item::value(Tag::Tensor, value_of(t)), Item::integer(dim));
 }
 Id Tracer::numel_of(const Tensor& t) {
   return arithmetic(SizeOp::Numel, Item::value(Tag::Tensor, value_of(t)), Item());

@@ -40,6 +40,7 @@ public:
 
   // --- of sizes ---
   Id size_of(const Tensor& t, int64_t dim);
+  Id stride_of(const Tensor& t, int64_t dim);
   Id numel_of(const Tensor& t);
   // The number that a tensor of the program holds, which every run reads; kNone of other tensors, and for a lenient
   // one.

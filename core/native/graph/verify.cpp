@@ -115,7 +115,8 @@ private:
     TS_CHECK(node.n_args == static_cast<uint32_t>(arity(node.size_op) + guards) && node.n_results == !guards, where(n),
              ": expected other arguments or results");
     const bool reads = node.size_op == SizeOp::Read;
-    bool of_tensor = reads || node.size_op == SizeOp::Size || node.size_op == SizeOp::Numel;
+    bool of_tensor =
+        reads || node.size_op == SizeOp::Size || node.size_op == SizeOp::Stride || node.size_op == SizeOp::Numel;
     for (uint32_t k = 0; k < node.n_args; ++k) {
       const Item& a = g_.args(node)[k];
       bool fits = of_tensor          ? a.tag == (k == 0 ? Tag::Tensor : Tag::Int)
@@ -126,7 +127,7 @@ private:
     for (const Item& r : g_.results(node))
       TS_CHECK(r.is_value && (of_tensor && !reads ? r.tag == Tag::Int : r.is_number()), where(n),
                ": its result is no number");
-    if (node.size_op == SizeOp::Size) {
+    if (node.size_op == SizeOp::Size || node.size_op == SizeOp::Stride) {
       const Item* a = g_.args(node).data();
       TS_CHECK(!a[1].is_value && a[1].i >= 0 && a[1].i < g_.values[a[0].id()].ndim, where(n), ": there is no dim ",
                a[1].i);

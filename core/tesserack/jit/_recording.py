@@ -12,6 +12,7 @@ from typing import Any
 import tesserack
 from tesserack import Tensor, _native
 from tesserack.jit import _sizes
+from tesserack.jit._functions import FunctionCall, FunctionCalls
 from tesserack.jit._script import TracerWarning
 from tesserack.nn.modules._hooks import register_module_forward_hook, register_module_forward_pre_hook
 from tesserack.nn.modules.module import Module
@@ -35,6 +36,7 @@ class Recording:
         self.graph, self.names = graph, names
         self.given, self.gave = given, gave  # trees
         self.output = output  # of the traced run
+        self.calls: list[FunctionCall] = []  # of functions with gradients of their own
 
 
 def warn_where_it_stands(text: str) -> None:
@@ -116,9 +118,10 @@ def record(
     for leaf, name in zip(leaves, names, strict=True):
         tracer.add_input(leaf, name)
     _native._clear_autocast_cache()  # of weights that were cast before: a run casts those of then
+    functions = FunctionCalls()
     tracer.begin()
     try:
-        with _module_paths(tracer, module):
+        with functions.taking(), _module_paths(tracer, module):
             output = function(*own_args, **own_kwargs)
         leaves, gave = pytree.tree_flatten(output)
         results = _results(leaves)
@@ -127,4 +130,6 @@ def record(
         graph = tracer.end(results)
     finally:
         tracer.cancel()
-    return Recording(graph, names, given, gave, pytree.tree_unflatten(results, gave))
+    recording = Recording(graph, names, given, gave, pytree.tree_unflatten(results, gave))
+    recording.calls = functions.calls
+    return recording

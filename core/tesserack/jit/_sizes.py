@@ -79,6 +79,16 @@ class Number:
     def __format__(self, spec: str) -> str:
         return format(self._number, spec)
 
+    def __pow__(self, other: Any, mod: Any = None) -> Any:
+        return (
+            _made("size.pow", operator.pow, self, other)
+            if mod is None
+            else pow(self._plain(), *map(_plain_of, (other, mod)))
+        )
+
+    def __rpow__(self, other: Any, mod: Any = None) -> Any:
+        return _made("size.pow", operator.pow, other, self)
+
     def __copy__(self) -> Any:
         return self
 
@@ -159,7 +169,6 @@ _OPERATORS: dict[str, tuple[str, Callable[[Any, Any], Any]]] = {
     "floordiv": ("size.div", operator.floordiv),
     "mod": ("size.mod", operator.mod),
     "truediv": ("size.truediv", operator.truediv),
-    "pow": ("size.pow", operator.pow),
 }
 for _method, _entry in _OPERATORS.items():
     _forward, _reflected = _arithmetic(*_entry)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import io
+from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
 import tesserack as ts
 from tesserack import Tensor, _native, library
 from tesserack.jit import _archive, _recording
+from tesserack.jit._functions import OPERATOR
 from tesserack.jit._graph import Graph, code_of
 from tesserack.jit._script import ScriptFunction, ScriptModule
 from tesserack.nn.modules.module import Module
@@ -19,6 +21,7 @@ __all__ = ["Program", "TopLevelTracedModule", "TracedFunction", "TracedModule"]
 _grad_enabled, _is_tracing = _native.is_grad_enabled, _native._is_tracing
 
 Slot = tuple[str, str]  # of a module by its path: the attribute
+_DICTS = (dict, OrderedDict)
 
 
 def _ordered(given: Any, tree: Any) -> Any:
@@ -26,8 +29,8 @@ def _ordered(given: Any, tree: Any) -> Any:
     if tree.is_leaf() or len(tree.children_specs) == 0:
         return given
     parts = tree.children_specs
-    if tree.type is dict and type(given) is dict and set(tree.context) <= set(given):
-        return {key: _ordered(given[key], part) for key, part in zip(tree.context, parts, strict=True)}
+    if tree.type in _DICTS and type(given) in _DICTS and set(tree.context) <= set(given):
+        return tree.type((key, _ordered(given[key], part)) for key, part in zip(tree.context, parts, strict=True))
     if tree.type is type(given) and tree.type in (list, tuple) and len(given) == len(parts):
         return tree.type(_ordered(one, part) for one, part in zip(given, parts, strict=True))
     return given
@@ -43,6 +46,7 @@ class Program:
         self.name, self.names, self.slots = name, recording.names, slots
         self.given, self.gave = recording.given, recording.gave
         self.traced = recording.graph
+        self.calls = recording.calls  # which the graph names by number
         self.constants: list[Tensor | None] = [
             None if slot else tensor for slot, tensor in zip(slots, recording.graph.captured, strict=True)
         ]
@@ -75,7 +79,10 @@ class Program:
         if self.frozen:
             return self.traced, False
         if not self._bound:
-            return self.traced.outer_level(), False
+            try:
+                return self.traced.outer_level(), False
+            except RuntimeError:  # a number is used that a function with a gradient of its own has made
+                return self.alone.outer_level(), False
         try:
             return self.traced.outer_level(), False
         except RuntimeError:
@@ -108,7 +115,8 @@ class Program:
         place = list(args)
         while len(place) < count and (name := self._argument(len(place))) in given:
             place.append(given.pop(name))
-        for name in list(named)[: max(0, len(place) - count)]:
+        further = [name for name in self.positional[count:] if name in named]
+        for name in (further or list(named))[: max(0, len(place) - count)]:
             given.setdefault(name, place.pop(count))
         return tuple(place), {name: given.pop(name) for name in named if name in given} | given
 
@@ -167,13 +175,20 @@ class Program:
 
     # --- other forms ---
 
+    @property
+    def alone(self) -> Any:
+        """The graph without calls of this process: what functions with gradients of their own compute is in it."""
+        return self.traced.dissolved(OPERATOR) if self.calls else self.traced
+
     def freeze(self, modules: dict[str, Module]) -> Program:
         """With the tensors of its slots as constants, and what follows from constants alone computed."""
         made = object.__new__(Program)
         made.__dict__.update(self.__dict__)
         held = [t.detach().clone() for t in self.captures(modules)]
-        graph = _native._Graph.parse(str(self._level), held)
-        made.traced = graph if graph.writes_memory else graph.optimised(True)
+        level = self._level if self._bound or not self.calls else self.alone.outer_level()
+        graph = _native._Graph.parse(str(level), held)
+        made.calls = []
+        made.traced = graph if graph.writes_memory else graph.optimised(True, any_size=True)
         made.constants = list(made.traced.captured)
         made.slots = [None] * len(made.constants)
         made.frozen = True
@@ -190,21 +205,21 @@ class Program:
     @property
     def graph(self) -> Graph:
         """Calls as the program made them, parts within."""
-        return Graph(self.traced)
+        return Graph(self.alone)
 
     @property
     def inlined_graph(self) -> Graph:
         """Calls as they reach a card."""
-        return Graph(self.traced.leaf_level())
+        return Graph(self.alone.leaf_level())
 
     @property
     def code(self) -> str:
         """As Python would write it."""
-        outer = Graph(self._level)
+        outer = Graph(self._level if self._bound or not self.calls else self.alone.outer_level())
         return code_of(outer, self.name, self.names, self.shown_captures())
 
     def __getstate__(self) -> dict[str, Any]:
-        text = str(self.traced)
+        text = str(self.alone)
         if "generator(" in text:
             raise RuntimeError(
                 f"jit.save: {self.name} draws from a generator of its own, which a file does not hold; use the default "
@@ -213,6 +228,7 @@ class Program:
         state = dict(self.__dict__)
         for name in (
             "traced",
+            "calls",
             "_level",
             "_of_cards",
             "_told",
@@ -238,6 +254,7 @@ class Program:
         self.__dict__.update(state)
         blank = ts.empty(0)
         library.make_named_in(text)
+        self.calls = []
         self.traced = _native._Graph.parse(text, [blank if c is None else c for c in self.constants])
         self._settle()
 

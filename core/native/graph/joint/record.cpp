@@ -262,8 +262,8 @@ std::shared_ptr<const Joint> JointRecorder::finish() {
   look_at_parts();
   std::vector<std::pair<Generator*, uint64_t>> before;
   std::vector<Generator*> generators = {&default_generator(given_[0].device())};
-  for (Generator* g : whole_.graph().generators)
-    if (std::ranges::find(generators, g) == generators.end()) generators.push_back(g);
+  for (const Ref<Generator>& g : whole_.graph().generators)
+    if (std::ranges::find(generators, g.get()) == generators.end()) generators.push_back(g.get());
   for (Generator* g : generators) before.emplace_back(g, g->offset);
   go_back();
   for (auto& [g, offset] : before) g->offset = offset; // a pass of ours draws nothing

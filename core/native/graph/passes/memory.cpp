@@ -46,11 +46,11 @@ std::vector<Id> no_change(const Graph& g) {
   return same;
 }
 
-Graph optimised(Graph g, bool freeze) {
+Graph optimised(Graph g, bool freeze, bool any_size) {
   if (freeze) g.constant.assign(g.constant.size(), true);
   for (size_t before = g.nodes.size() + 1; g.nodes.size() < before;) {
     before = g.nodes.size();
-    for (auto* pass : {fold, share_equal, rewrite, without_dead}) {
+    for (auto* pass : {fold, share_equal, any_size ? rewrite_for_any_size : rewrite, without_dead}) {
       Graph next = pass(g);
       verify(next);
       verify_effects(g, next);

@@ -14,11 +14,13 @@ Graph fold(const Graph& g);
 Graph share_equal(const Graph& g);
 // By the table of exact rewrites in passes/rewrite.cpp.
 Graph rewrite(const Graph& g);
+Graph rewrite_for_any_size(const Graph& g); // without rows that count on the sizes that were written down
 // Without what nobody sees. Random numbers stay drawn, so that later ones are those of the program.
 Graph without_dead(const Graph& g);
 
-// All of them until nothing changes; verified after each. `freeze`: captures count as constants.
-Graph optimised(Graph g, bool freeze);
+// All of them until nothing changes; verified after each. `freeze`: captures count as constants. `any_size`: for inputs
+// of other sizes, too.
+Graph optimised(Graph g, bool freeze, bool any_size = false);
 bool writes_memory(const Graph& g);
 // RuntimeError where a pass left out, doubled or moved what may only be done once and in order: calls that
 // communicate, operators that nothing is known of, random numbers.

@@ -80,6 +80,7 @@ struct Row {
   const char* op;
   const char* says;
   Rule rule;
+  bool of_sizes = false; // it says so of the sizes and strides that were written down
 };
 constexpr Row kTable[] = {
     {"mul", "x * 1 is x", one_times},
@@ -96,12 +97,12 @@ constexpr Row kTable[] = {
     {"ceil", "of whole numbers", repeated},
     {"round", "of whole numbers", repeated},
     {"trunc", "of whole numbers", repeated},
-    {"clone", "a copy that nobody writes to, of what nobody writes to, is that", itself},
+    {"clone", "a copy that nobody writes to, of what nobody writes to, is that", itself, true},
     {"transpose.int", "transposed twice", swapped_back},
-    {"expand", "to the sizes that it has", itself},
-    {"view", "of the sizes that it has", itself},
-    {"permute", "in the order that it has", itself},
-    {"slice", "all of it", itself},
+    {"expand", "to the sizes that it has", itself, true},
+    {"view", "of the sizes that it has", itself, true},
+    {"permute", "in the order that it has", itself, true},
+    {"slice", "all of it", itself, true},
     {"detach", "detached twice", repeated},
 };
 
@@ -119,16 +120,14 @@ bool may_replace(const Place& p, Id by) {
   return p.memory.may_become(result, by);
 }
 
-} // namespace
-
-Graph rewrite(const Graph& g) {
+Graph rewritten(const Graph& g, bool any_size) {
   Memory memory(g);
   std::vector<bool> keep(g.nodes.size(), true);
   std::vector<Id> same = no_change(g);
   for (Id n = 0; n < g.nodes.size(); ++n) {
     const Node& node = g.nodes[n];
     const Row* row = node.n_results == 1 && g.results(node)[0].is_value ? row_of(node.op) : nullptr;
-    if (!row || g.is_scope(n)) continue;
+    if (!row || g.is_scope(n) || (any_size && row->of_sizes)) continue;
     Place place{g, memory, node, same};
     Id by = row->rule(place);
     if (!may_replace(place, by)) continue;
@@ -137,5 +136,10 @@ Graph rewrite(const Graph& g) {
   }
   return rebuilt(g, keep, same);
 }
+
+} // namespace
+
+Graph rewrite(const Graph& g) { return rewritten(g, false); }
+Graph rewrite_for_any_size(const Graph& g) { return rewritten(g, true); }
 
 } // namespace ts::graph

@@ -149,7 +149,7 @@ pb::object item_object(const Graph& g, const Item& item, const ArgType& type) {
   v.tag = item.tag;
   v.i = item.i;
   if (item.tag == Tag::Str) v.str = g.strings[item.at].c_str();
-  if (item.tag == Tag::Generator) v.generator = g.generators[item.at];
+  if (item.tag == Tag::Generator) v.generator = g.generators[item.at].get();
   return pb::reinterpret_steal<pb::object>(ts::py::argument_object(type, v).release());
 }
 
@@ -333,10 +333,15 @@ void define_graph(pb::module_& m) {
              made.outputs = {v};
              return std::make_shared<Graph>(graph::without_dead(made));
            })
+      .def("dissolved",
+           [](const Graph& g, const std::string& op) { return std::make_shared<Graph>(graph::dissolved(g, op)); })
       .def("without_dead", [](const Graph& g) { return std::make_shared<Graph>(graph::without_dead(g)); })
       .def(
-          "optimised", [](const Graph& g, bool freeze) { return std::make_shared<Graph>(graph::optimised(g, freeze)); },
-          pb::arg("freeze") = false)
+          "optimised",
+          [](const Graph& g, bool freeze, bool any_size) {
+            return std::make_shared<Graph>(graph::optimised(g, freeze, any_size));
+          },
+          pb::arg("freeze") = false, pb::arg("any_size") = false)
       .def("node", describe_node)
       .def("value", describe_value)
       .def("rename", rename)

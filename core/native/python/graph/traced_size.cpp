@@ -132,6 +132,21 @@ PyObject* traced_size_object(const Tensor& t) {
   return out.release();
 }
 
+bool program_calls() {
+  PyObject* globals = PyEval_GetGlobals(); // borrowed
+  PyObject* name = globals ? PyDict_GetItemString(globals, "__name__") : nullptr;
+  const char* text = name && PyUnicode_Check(name) ? PyUnicode_AsUTF8(name) : nullptr;
+  if (!text) PyErr_Clear();
+  return !text || std::string_view(text).rfind("tesserack.", 0) != 0;
+}
+
+PyObject* traced_stride(const Tensor& t, int64_t dim) {
+  Tracer* tracer = Tracer::current();
+  int64_t n = t.strides()[static_cast<size_t>(dim)];
+  if (!tracer || t->payload || !program_calls()) return checked(PyLong_FromLongLong(n)).release();
+  return make(Item::integer(n), tracer->stride_of(t, dim));
+}
+
 PyObject* traced_numel(const Tensor& t) {
   Tracer* tracer = Tracer::current();
   if (!tracer || t->payload) return checked(PyLong_FromLongLong(t.numel())).release();

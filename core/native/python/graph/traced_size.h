@@ -13,6 +13,9 @@ inline PyTypeObject* traced_int = nullptr;
 PyObject* traced_size_object(const Tensor& t);       // as size_object
 PyObject* traced_size(const Tensor& t, int64_t dim); // one of them
 PyObject* traced_numel(const Tensor& t);
+PyObject* traced_stride(const Tensor& t, int64_t dim);
+// Whether the code that calls is the program's, not the package's.
+bool program_calls();
 bool is_traced_int(PyObject* o);
 // What an object of the classes is, without a guard; false for others.
 bool traced_number(PyObject* o, Value& out);

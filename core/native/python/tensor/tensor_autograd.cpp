@@ -284,15 +284,6 @@ PyObject* register_post_hook(PyObject* self, PyObject* fn) {
 
 // --- state -------------------------------------------------------------------------------------------------------
 
-// Whether the code that calls is the program's, not the package's.
-bool program_calls() {
-  PyObject* globals = PyEval_GetGlobals(); // borrowed
-  PyObject* name = globals ? PyDict_GetItemString(globals, "__name__") : nullptr;
-  const char* text = name && PyUnicode_Check(name) ? PyUnicode_AsUTF8(name) : nullptr;
-  if (!text) PyErr_Clear();
-  return !text || std::string_view(text).rfind("tesserack.", 0) != 0;
-}
-
 // A transform takes gradients by leaves of its own: what the function under it marks would be lost.
 void refuse_under_transform(const char* what) {
   TS_CHECK(

@@ -51,15 +51,22 @@ PyObject* int_tuple(IntSpan values) {
     PyTuple_SET_ITEM(tuple.get(), static_cast<Py_ssize_t>(k), checked(PyLong_FromLongLong(values[k])).release());
   return tuple.release();
 }
+PyObject* stride_tuple(const Tensor& t) {
+  if (!traced_int) return int_tuple(t.strides());
+  PyRef tuple = checked(PyTuple_New(t.ndim()));
+  for (int64_t d = 0; d < t.ndim(); ++d) PyTuple_SET_ITEM(tuple.get(), d, traced_stride(t, d));
+  return tuple.release();
+}
 PyObject* stride(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
   return all_or_one(
       self, args, nargs, kwnames, "stride",
       [](const Tensor& t) {
         if (layout_of(t) != Layout::SparseCoo) check_has_memory(t, "strides");
-        return t->payload ? int_tuple(Dims(static_cast<size_t>(t.ndim()))) : int_tuple(t.strides());
+        return t->payload ? int_tuple(Dims(static_cast<size_t>(t.ndim()))) : stride_tuple(t);
       },
       [](const Tensor& t, int64_t d) {
         if (layout_of(t) != Layout::SparseCoo) check_has_memory(t, "strides");
+        if (traced_int && !t->payload) return traced_stride(t, d);
         // 0, as PyTorch answers for coordinates
         return PyLong_FromLongLong(t->payload ? 0 : t.strides()[static_cast<size_t>(d)]);
       });
@@ -256,6 +263,9 @@ void tell_modes(const char* name) {
 
 PyObject* resize_(PyObject* self, PyObject* args, PyObject* kwargs) {
   return guarded([&] {
+    TS_CHECK(!is_tracing() || !program_calls(),
+             "resize_: expected a call outside of jit.trace, which does not write it "
+             "down; make a tensor of that size (new_empty, narrow, as_strided)");
     std::optional<MemoryFormat> format;
     PyObject* given = kwargs ? PyDict_GetItemString(kwargs, "memory_format") : nullptr;
     if (given && is_format(given)) format = reinterpret_cast<FormatObject*>(given)->value;

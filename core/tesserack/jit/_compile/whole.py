@@ -23,11 +23,28 @@ from tesserack.jit._compile.results import Makers
 from tesserack.jit._compile.state import PLAIN
 from tesserack.utils import _pytree as pytree
 
-__all__ = ["OPERATOR", "OtherResults", "WholeCall", "WholeCalls", "check_parts", "operator", "values_of"]
+__all__ = [
+    "OPERATOR",
+    "OtherResults",
+    "WholeCall",
+    "WholeCalls",
+    "check_parts",
+    "operator",
+    "register",
+    "unseen",
+    "values_of",
+]
 
 OPERATOR = "tesserack::_python_call"
-_by_number: weakref.WeakValueDictionary[int, WholeCall] = weakref.WeakValueDictionary()
+_by_number: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
 _numbers = itertools.count()
+
+
+def register(call: Any) -> int:
+    """The number by which :func:`operator` finds a call, as long as somebody holds it."""
+    number = next(_numbers)
+    _by_number[number] = call
+    return number
 
 
 class OtherResults(RuntimeError):
@@ -50,14 +67,13 @@ class WholeCall:
         self.kwargs = kwargs
         self.tensors = [*_tensors((self.args, kwargs))]
         self.regions = _regions()
-        self.number = next(_numbers)
+        self.number = register(self)
         self.outputs: list[Tensor] = []
         self._make: Any = None
         self._plain: list[tuple[int | None, Any]] | None = None
         self._named: dict[str, Any] = {}
         self._returns_none = False
         self.early = False  # whether nothing before it, nor it, changes anything
-        _by_number[self.number] = self
         # As compilers' graphs call functions.
         shown = args[0] if function is _native._function_apply else function
         self.__name__ = getattr(shown, "__name__", "call").strip("_")
@@ -274,7 +290,7 @@ class WholeCalls:
         kept = tensor.detach().clone()
         watch.inside = True
         try:
-            with _unseen():
+            with unseen():
                 value = kept.item()
         finally:
             watch.inside = False
@@ -332,7 +348,7 @@ def values_of(args: Any) -> Iterator[int]:
 
 
 @contextlib.contextmanager
-def _unseen() -> Iterator[None]:
+def unseen() -> Iterator[None]:
     """Nothing within is a step of a graph."""
     keys = [(key, _native._exclude_key(key, True)) for key in ("Tracer", "Leaf")]
     try:
@@ -344,10 +360,10 @@ def _unseen() -> Iterator[None]:
 
 def _run(call: Any, number: int, tensors: list[Tensor]) -> list[Tensor]:
     whole = _by_number[number]
-    if whole._make is not None or whole.computes:
-        return whole(*tensors[1:])
-    with _unseen():
-        return whole(*tensors[1:])
+    seen = whole._make is not None or whole.computes
+    with contextlib.nullcontext() if seen else unseen():
+        made: list[Tensor] = whole(*tensors[1:])
+    return made
 
 
 @functools.cache
