@@ -5,6 +5,7 @@
 #include "extend/pending_bits.h"
 #include "python/calls/operator_plan.h"
 #include "python/calls/overrides.h"
+#include "python/graph/traced_size.h"
 #include "python/tensor/interop.h"
 #include "python/tensor/tensor_slots.h"
 #include "runtime/backend.h"
@@ -274,7 +275,7 @@ PyObject* nb_float(PyObject* self) {
   return guarded([&] {
     const Tensor& t = tensor_of(self);
     static std::atomic<bool> warned{false};
-    if (requires_grad(t)) [[unlikely]]
+    if (requires_grad(t) && program_calls()) [[unlikely]]
       warn_once(warned, "Converting a tensor with requires_grad=True to a scalar may lead to unexpected behavior.\n"
                         "Consider using tensor.detach() first.");
     if (is_lone_uint64(t)) return checked(PyNumber_Float(uint64_item(t).get())).release();

@@ -33,6 +33,10 @@ _debug_get_fusion_group_inlining, _debug_set_fusion_group_inlining = _switch("fu
 _debug_get_autodiff_subgraph_inlining, _debug_set_autodiff_subgraph_inlining = _switch("subgraphs", True)
 _get_profiling_mode, _jit_set_profiling_mode = _switch("profiling", False)
 _get_profiling_executor, _jit_set_profiling_executor = _switch("executor", False)
-_jit_set_emit_hooks: Callable[..., None] = lambda module_hook, function_hook: None
 
-__all__ = [name for name in globals() if name.startswith(("_jit", "_debug", "_get"))]  # noqa: PLE0605
+
+def _jit_set_emit_hooks(module_hook: Any, function_hook: Any) -> None:
+    """Nothing: no module or function is compiled."""
+
+
+__all__ = [name for name in globals() if name.startswith(("_jit", "_debug", "_get"))]
