@@ -158,7 +158,7 @@ $(STAMPS)/serving: plugins/serving/pyproject.toml $(STAMPS)/core $(STAMPS)/test
 	$(PIP) install --no-build-isolation --no-deps -e ./plugins/serving
 	@touch $@
 
-$(STAMPS)/kernelgen: $(KERNELGEN) $(STAMPS)/core $(STAMPS)/test
+$(STAMPS)/kernelgen: $(KERNELGEN) $(wildcard plugins/*/pyproject.toml) $(STAMPS)/core $(STAMPS)/test
 	$(PIP) install --no-build-isolation --no-deps -e ./plugins/kernelgen -e ./plugins/reference -e ./plugins/audio -e ./plugins/vision
 	@touch $@
 
