@@ -1,15 +1,12 @@
 // Operators of the language: a + b, -a, a < b, a += b, bool(a), int(a).
-#include "autograd/meta.h"
 #include "dispatch/boxing.h"
 #include "dispatch/op_handles.h"
 #include "extend/pending_bits.h"
 #include "python/calls/operator_plan.h"
 #include "python/calls/overrides.h"
-#include "python/graph/traced_size.h"
 #include "python/tensor/interop.h"
 #include "python/tensor/tensor_slots.h"
 #include "runtime/backend.h"
-#include "runtime/warn_once.h"
 #include <algorithm>
 
 namespace ts::py {
@@ -274,10 +271,6 @@ PyObject* nb_int(PyObject* self) {
 PyObject* nb_float(PyObject* self) {
   return guarded([&] {
     const Tensor& t = tensor_of(self);
-    static std::atomic<bool> warned{false};
-    if (requires_grad(t) && program_calls()) [[unlikely]]
-      warn_once(warned, "Converting a tensor with requires_grad=True to a scalar may lead to unexpected behavior.\n"
-                        "Consider using tensor.detach() first.");
     if (is_lone_uint64(t)) return checked(PyNumber_Float(uint64_item(t).get())).release();
     return checked(PyFloat_FromDouble(python_scalar(self, "double").as_double())).release();
   });

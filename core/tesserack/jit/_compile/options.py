@@ -1,7 +1,7 @@
 """What PyTorch's compiler may be asked for by ``mode`` and ``options``: its names, which change nothing here, and
 errors for others, which would go unnoticed.
 
-``inductor_options.txt`` lists the options of PyTorch 2.13 with the types that it checks.
+``compat/inductor_options.txt`` lists the options of PyTorch 2.13 with the types that it checks.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any
 
 __all__ = ["check_options"]
 
+_COMPAT = Path(__file__).parents[2] / "compat"
 _MODES = ("default", "lite", "reduce-overhead", "max-autotune-no-cudagraphs", "max-autotune")
 _TYPES: dict[str, type] = {"bool": bool, "int": int, "float": float, "str": str}
 # Of earlier releases, whose programs still set them.
@@ -23,7 +24,7 @@ _EARLIER = ("abi_compatible", "aot_inductor.abi_compatible", "c_shim_version", "
 @functools.cache
 def _known() -> dict[str, str]:
     """Types by options' names; empty where any will do."""
-    lines = Path(__file__).with_name("inductor_options.txt").read_text().splitlines()
+    lines = (_COMPAT / "inductor_options.txt").read_text().splitlines()
     found = {name: kind for name, _, kind in (line.partition(" ") for line in lines)}
     return {**dict.fromkeys(_EARLIER, ""), **found}
 

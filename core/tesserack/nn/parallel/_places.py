@@ -12,8 +12,8 @@ __all__ = ["place_of"]
 
 
 def place_of(device: Any) -> Any:
-    """The device that is meant: an index is that of the default device's kind, or where that is the cpu, of what "cuda"
-    means; a negative one is the default device. An error names the device that is not there."""
+    """The device that is meant: an index is that of the default device's kind, or where that is the cpu, of the card of
+    PyTorch's programs; a negative one is the default device. An error names the device that is not there."""
     if not isinstance(device, int) or isinstance(device, bool):
         return device
     default = ts.get_default_device()
