@@ -10,12 +10,11 @@ from typing import Any
 import tesserack as ts
 from tesserack import Tensor, _native
 from tesserack.autograd import _whole
+from tesserack.jit._python_call import operator, register, unseen
 from tesserack.jit._sizes import Number, TracedInt
 from tesserack.utils import _pytree as pytree
 
-__all__ = ["OPERATOR", "FunctionCall", "FunctionCalls"]
-
-OPERATOR = "tesserack::_python_call"
+__all__ = ["FunctionCall", "FunctionCalls"]
 
 
 class FunctionCall:
@@ -24,8 +23,6 @@ class FunctionCall:
     computes, _make = True, None  # as calls are that compiled programs make
 
     def __init__(self, function: Callable[..., Any], args: tuple[Any, ...]) -> None:
-        from tesserack.jit._compile.whole import register
-
         self.function = function
         leaves, self.spec = pytree.tree_flatten(args)
         # Numbers that follow from sizes go there as tensors.
@@ -56,15 +53,13 @@ class FunctionCall:
 
 
 def _as_tensor(leaf: Any) -> Tensor:
-    if not isinstance(leaf, Number):
-        return leaf  # type: ignore[no-any-return]
+    if isinstance(leaf, Tensor):
+        return leaf
     number: Any = leaf
     return ts.full((), number, dtype=ts.int64 if isinstance(leaf, TracedInt) else ts.float64)
 
 
 def _number_in(tensor: Tensor) -> Any:
-    from tesserack.jit._compile.whole import unseen
-
     with unseen():
         return tensor.item()
 
@@ -94,8 +89,6 @@ class FunctionCalls:
         own = function is _native._function_apply and not self._inside and _native.is_grad_enabled()
         if not own or kwargs or threading.get_ident() != self._thread:
             return NotImplemented
-        from tesserack.jit._compile.whole import operator
-
         self._inside = True
         try:
             call = FunctionCall(function, args)

@@ -12,7 +12,7 @@ from typing import Any
 import tesserack as ts
 from tesserack import Tensor
 from tesserack.jit import _recording
-from tesserack.jit._functions import OPERATOR
+from tesserack.jit._python_call import OPERATOR
 from tesserack.jit._script import ScriptModule, TracingCheckError
 from tesserack.jit._traced import Program, TopLevelTracedModule, TracedFunction, places_of, slots_of
 from tesserack.nn.modules.module import Module

@@ -10,8 +10,8 @@ from typing import Any
 import tesserack as ts
 from tesserack import Tensor, _native, library
 from tesserack.jit import _archive, _recording
-from tesserack.jit._functions import OPERATOR
 from tesserack.jit._graph import Graph, code_of
+from tesserack.jit._python_call import OPERATOR
 from tesserack.jit._script import ScriptFunction, ScriptModule
 from tesserack.nn.modules.module import Module
 from tesserack.utils import _pytree as pytree

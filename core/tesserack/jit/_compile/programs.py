@@ -11,7 +11,8 @@ from tesserack import Tensor, _native
 from tesserack.jit._compile.dependencies import Dependencies
 from tesserack.jit._compile.errors import NotProved
 from tesserack.jit._compile.watch import PACKAGE, Watch
-from tesserack.jit._compile.whole import OPERATOR, WholeCall, WholeCalls, check_parts, operator, values_of
+from tesserack.jit._compile.whole import WholeCall, WholeCalls, check_parts, values_of
+from tesserack.jit._python_call import OPERATOR, operator
 
 __all__ = ["Program", "ProgramRecorder"]
 

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
-import itertools
 import sys
 import threading
 import types
-import weakref
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -21,30 +18,10 @@ from tesserack.jit._compile.flow import only_returned
 from tesserack.jit._compile.inside import Around, changes
 from tesserack.jit._compile.results import Makers
 from tesserack.jit._compile.state import PLAIN
+from tesserack.jit._python_call import OPERATOR, register, unseen
 from tesserack.utils import _pytree as pytree
 
-__all__ = [
-    "OPERATOR",
-    "OtherResults",
-    "WholeCall",
-    "WholeCalls",
-    "check_parts",
-    "operator",
-    "register",
-    "unseen",
-    "values_of",
-]
-
-OPERATOR = "tesserack::_python_call"
-_by_number: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
-_numbers = itertools.count()
-
-
-def register(call: Any) -> int:
-    """The number by which :func:`operator` finds a call, as long as somebody holds it."""
-    number = next(_numbers)
-    _by_number[number] = call
-    return number
+__all__ = ["OtherResults", "WholeCall", "WholeCalls", "check_parts", "values_of"]
 
 
 class OtherResults(RuntimeError):
@@ -342,35 +319,3 @@ def values_of(args: Any) -> Iterator[int]:
             yield arg[1]
         elif isinstance(arg, list):
             yield from values_of(arg)
-
-
-# --- as an operator of the core --------------------------------------------------------------------------------------
-
-
-@contextlib.contextmanager
-def unseen() -> Iterator[None]:
-    """Nothing within is a step of a graph."""
-    keys = [(key, _native._exclude_key(key, True)) for key in ("Tracer", "Leaf")]
-    try:
-        yield
-    finally:
-        for key, before in keys:
-            _native._exclude_key(key, before)
-
-
-def _run(call: Any, number: int, tensors: list[Tensor]) -> list[Tensor]:
-    whole = _by_number[number]
-    seen = whole._make is not None or whole.computes
-    with contextlib.nullcontext() if seen else unseen():
-        made: list[Tensor] = whole(*tensors[1:])
-    return made
-
-
-@functools.cache
-def operator() -> Any:
-    """``operator(number, tensors)`` makes a call, given some tensor and those of its arguments."""
-    made = _native._define_operator(
-        OPERATOR + "(int number, Tensor[] tensors) -> Tensor[]", _run, "A call of Python.", "tesserack"
-    )
-    _native._set_kernel(OPERATOR, "Autograd", _run, "tesserack")
-    return made
