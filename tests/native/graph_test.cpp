@@ -91,3 +91,37 @@ TEST(one_thread_writes_one_program) {
   outer.begin();
   CHECK_ERROR(record([] { return filled(1, 1.0); }, {}), "writes a program down already");
 }
+
+TEST(a_plan_runs_calls_that_the_card_has_worked_out_ahead) {
+  const int prepared = toy_kernel_calls("prepared"), run = toy_kernel_calls("prepared run"),
+            freed = toy_kernel_calls("freed");
+  {
+    const graph::Executor executor(graph::leaf_level(program()));
+    for (double x : {1.0, 2.0, 3.0, 4.0}) { // the third by a plan
+      Tensor input = filled(3, x);
+      CHECK_CLOSE(executor.run({&input, 1}, {}, nullptr)[0].data<double>()[0], x * x + x * x * x, 0);
+    }
+    CHECK(toy_kernel_calls("prepared") > prepared && toy_kernel_calls("prepared run") > run);
+  }
+  CHECK(toy_kernel_calls("freed") - freed == toy_kernel_calls("prepared") - prepared);
+}
+
+TEST(a_card_compiles_what_it_claims) {
+  auto run = [](double x) {
+    const graph::Executor executor(graph::leaf_level(program()));
+    Tensor input = filled(3, x), out;
+    for (int k = 0; k < 4; ++k) out = executor.run({&input, 1}, {}, nullptr)[0];
+    return out.data<double>()[0];
+  };
+  const int compiled = toy_kernel_calls("compiled"), parts = toy_kernel_calls("part");
+  CHECK_CLOSE(run(3), 36, 0);
+  CHECK(toy_kernel_calls("compiled") == compiled); // it declines
+  toy_claims(1);
+  CHECK_CLOSE(run(3), 36, 0);
+  const int made = toy_kernel_calls("compiled") - compiled;
+  CHECK(made >= 4 && toy_kernel_calls("part") == parts + 2 * made);
+  CHECK(toy_kernel_calls("destroyed") == made);
+  toy_claims(2);
+  CHECK_ERROR(run(3), "compiler.claim: expected numbers of parts from 1 to");
+  toy_claims(0);
+}

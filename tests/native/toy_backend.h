@@ -4,3 +4,4 @@
 
 ts::Device toy_device();              // registered on first use, under the name "toy"
 int toy_kernel_calls(const char* op); // so far
+void toy_claims(int what);            // of its compiler: 0 nothing, 1 pointwise calls, 2 what cannot be

@@ -29,7 +29,7 @@ extern "C" {
 #endif
 
 #define TS_ABI_MAJOR 2
-#define TS_ABI_MINOR 4
+#define TS_ABI_MINOR 5
 
 /* The version of this header, in every library that is compiled with it: the core compares the major before it calls
  * anything of the library. One written in another language exports the same two numbers; a linker's version script
@@ -279,7 +279,8 @@ typedef struct ts_kernel {
   uint32_t layouts;
   uint32_t flags;    /* TS_K_* */
   int (*prepare)(const ts_call* call, ts_step* out); /* Since 1.1. Optional: a call that will be run again and again.
-                                                        TS_DECLINED: run it by `run`. Nothing is computed */
+                                                        TS_DECLINED: run it by `run`. Nothing is computed; handles are
+                                                        NULL where memory is not known yet */
 } ts_kernel;
 
 /* The required entry points, by operator name given to get_kernel:
@@ -450,8 +451,11 @@ typedef struct ts_link { /* since 2.1 */
 enum { TS_LINK_DIRECT = 1 /* copy_peer between the two does not pass through the host's memory */ };
 
 /* --- graph compilers ------------------------------------------------------------------------------------------------
- * A graph as the core gives it to a card: values by number, nodes in an order in which they may run. Read only, and
- * valid during the call. */
+ * The kernel calls of a graph between two that the core must make itself, as a card is shown them: values by number,
+ * nodes in an order in which they may run. Read only, and valid during the call. A value is memory seen in one way: two
+ * of one storage are values of their own, one naming the other in `alias_of`, and a node may write what was there
+ * before. What a part does not share with the nodes around it, no input and no output, has no memory: where it is kept
+ * meanwhile is the card's affair. */
 typedef struct ts_graph_value { /* since 1.1 */
   size_t struct_size;
   const int64_t* sizes;
@@ -459,8 +463,8 @@ typedef struct ts_graph_value { /* since 1.1 */
   int32_t dtype;
   int32_t ndim;
   uint32_t flags;    /* TS_GV_* */
-  int32_t alias_of;  /* the value whose memory it is a view of; -1 */
-  int64_t offset;    /* in elements, of a view */
+  int32_t alias_of;  /* the first value of the same memory; -1: this one is */
+  int64_t offset;    /* from where that begins, in elements of this one's dtype */
   void* handle;      /* of a CONSTANT: its memory, with byte_offset; NULL for others */
   int64_t byte_offset;
 } ts_graph_value;
@@ -468,13 +472,15 @@ enum { TS_GV_INPUT = 1, TS_GV_OUTPUT = 2, TS_GV_CONSTANT = 4 };
 
 typedef struct ts_graph_node { /* since 1.1 */
   size_t struct_size;
-  const char* op;            /* "sum.dim", or "pointwise" with a program */
+  const char* op;            /* the kernel's, as get_kernel is asked for it; "copy_within": bytes, see there */
   const ts_program* program;
-  const int32_t* inputs;     /* values in the order of the schema; -1: absent */
+  const int32_t* inputs;     /* values, in the order of ts_call; -1: absent, or a number */
   const int32_t* outputs;
-  const ts_value* params;    /* the other arguments, as in ts_call */
+  const ts_value* params;    /* as in ts_call */
   int32_t n_inputs, n_outputs, n_params;
   uint32_t effects;          /* TS_GE_* */
+  const ts_call* call;       /* Since 2.5. The call as the kernel would get it, but for memory: opcode, compute_dtype,
+                                flags, numbers among the inputs; NULL of copy_within */
 } ts_graph_node;
 enum { TS_GE_WRITES = 1, TS_GE_RANDOM = 2, TS_GE_READS_HOST = 4, TS_GE_DATA_DEPENDENT = 8, TS_GE_COMMUNICATES = 16 };
 
@@ -496,7 +502,8 @@ typedef struct ts_compiler { /* since 1.1 */
    * on, that node k is compiled in. The core splits a part whose nodes could not run together. */
   int (*claim)(void* ctx, int32_t device, const ts_graph* graph, int32_t* groups);
   int (*compile)(void* ctx, int32_t device, const ts_graph* part, void** compiled);
-  /* Tensors as in ts_call, by the order of the part's inputs and outputs. */
+  /* Tensors as in ts_call, by the order of the part's inputs and outputs; what was there before and is written stands in
+   * both, among the inputs with TS_T_MUTABLE. Several threads may run one part at a time. */
   int (*run)(void* ctx, int32_t device, void* compiled, const ts_call* call);
   void (*destroy)(void* ctx, int32_t device, void* compiled);
   /* optional, both or neither: *bytes is the capacity, then what was written; TS_OK with more than it fitted: again */

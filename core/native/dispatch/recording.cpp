@@ -1,6 +1,7 @@
 #include "dispatch/recording.h"
 #include "dispatch/kernel_signatures.h"
 #include "dispatch/launch.h"
+#include "dispatch/prepared_call.h"
 #include "runtime/call_copy.h"
 #include "runtime/empty.h"
 
@@ -9,13 +10,10 @@ struct Recording::Step {
   Step() = default;
   Step(const Step&) = delete;
   Step& operator=(const Step&) = delete;
-  ~Step() {
-    if (prepared.destroy) prepared.destroy(&prepared);
-    free_call(call);
-  }
+  ~Step() { free_call(call); }
   ts_call* call = nullptr; // NULL: a copy
   ts_kernel kernel{};
-  ts_step prepared{};
+  std::unique_ptr<PreparedCall> prepared;
   int64_t work = 0;
   int key = -1;   // which parameter is the key of its random numbers
   int draws = -1; // index in Recording::draws of the random numbers it makes, at `position` from their begin
@@ -24,20 +22,6 @@ struct Recording::Step {
   int64_t dst_offset = 0, src_offset = 0;
   size_t bytes = 0;
 };
-
-namespace {
-// A prepared step seen as a kernel, whose own context it gets back.
-struct Prepared {
-  const ts_step* step;
-  void* kernel_ctx;
-};
-int run_prepared(const ts_call* call) {
-  const auto& p = *static_cast<const Prepared*>(call->kernel_ctx);
-  ts_call own = *call;
-  own.kernel_ctx = p.kernel_ctx;
-  return p.step->run(p.step, &own);
-}
-} // namespace
 
 Recording::Recording(Device d, uint64_t pool) : RecordingState(d), backend_(backend_of(d)) {
   backend_.allocator(d.index);
@@ -116,13 +100,8 @@ void Recording::kernel_recorded(Backend& b, const ts_kernel& kernel, Device on, 
   step->kernel = kernel;
   step->work = work;
   step_draws(*step);
-  if (kernel.prepare && step->draws < 0) {
-    step->prepared.struct_size = sizeof(ts_step);
-    int status = kernel.prepare(step->call, &step->prepared);
-    if (status != TS_OK) step->prepared = {};
-    if (status != TS_OK && status != TS_DECLINED) b.check(status, call.op);
-    prepared_ += step->prepared.run != nullptr;
-  }
+  if (step->draws < 0) step->prepared = PreparedCall::make(b, kernel, *step->call);
+  prepared_ += step->prepared != nullptr;
   steps_.push_back(std::move(step));
 }
 
@@ -157,12 +136,7 @@ void Recording::run(Step& step) {
     return backend_.check(t.copy_within(t.ctx, device.index, step.dst, step.dst_offset, step.src, step.src_offset,
                                         step.bytes, backend_.stream(device.index)),
                           "copy_within");
-  ts_kernel kernel = step.kernel;
-  Prepared prepared{&step.prepared, kernel.ctx};
-  if (step.prepared.run) {
-    kernel.run = run_prepared;
-    kernel.ctx = &prepared;
-  }
+  const ts_kernel kernel = step.prepared ? step.prepared->kernel() : step.kernel;
   backend_.check(call_kernel(backend_, kernel, device, *step.call, step.work), step.call->op);
 }
 

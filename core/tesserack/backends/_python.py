@@ -124,6 +124,8 @@ class Backend:
     - ``link(device, peer) -> {"direct": True, "bandwidth": bytes a second}``: from one of its devices to another.
     - ``recover(device)``: after a slot raised ``tesserack.DeviceLostError``: the device is usable again, without
       anything that was on it, none of whose handles it sees again.
+    - ``claim(device, graph) -> parts`` and ``compile_part(device, part) -> function``, both: graphs that the device
+      compiles itself, see :mod:`tesserack.backends.compiler`.
     - ``shutdown()``: the process ends.
 
     >>> from tesserack.backends import Backend
@@ -315,6 +317,8 @@ class Backend:
     recover: Any = None
     host_register: Any = None
     host_unregister: Any = None
+    claim: Any = None
+    compile_part: Any = None
 
     # --- for the native table -------------------------------------------------------------------------------------
 
@@ -368,6 +372,30 @@ class Backend:
             return told["direct"], told["bandwidth"]
 
         return link
+
+    @property
+    def _claim(self) -> Any:
+        if self.claim is None:
+            return None
+        from tesserack.backends.compiler import PartGraph, groups_of
+
+        def claim(device: int, *told: Any) -> list[int]:
+            graph = PartGraph.of(*told)
+            return groups_of(self.claim(device, graph), graph)
+
+        return claim
+
+    @property
+    def _compile_part(self) -> Any:
+        if self.claim is None:
+            return None
+        from tesserack.backends.compiler import PartGraph
+
+        def compile_part(device: int, *told: Any) -> tuple[Any, ...] | None:
+            function = self.compile_part(device, PartGraph.of(*told))
+            return None if function is NotImplemented else (function, None, _fields(function), 0, 0, 0, 0)
+
+        return compile_part
 
 
 def _fields(function: Callable[..., Any]) -> tuple[str, ...]:

@@ -1,6 +1,8 @@
 // From a run that was watched to a plan: which nodes are called as ever, where each buffer lies, what is done when.
+#include "dispatch/prepared_call.h"
 #include "graph/executor_state.h"
 #include "graph/plan/arena.h"
+#include "graph/plan/claim.h"
 #include "graph/plan/fuse.h"
 #include "graph/plan/plan.h"
 #include "tensor/geometry.h"
@@ -46,6 +48,7 @@ private:
   void fuse();
   void find_homes();
   void lay_out();
+  void prepare(Work& w);
   void reach(Id buffer, int64_t low, int64_t high);
   void use(Id buffer, size_t at);
   void make_before(Id v, size_t at);
@@ -58,7 +61,7 @@ private:
   Recorder& r_;
   const std::vector<uint32_t>& versions_;
   std::vector<bool> called_, needed_, is_given_, stays_;
-  std::vector<Id> producer_;
+  std::vector<Id> producer_, calls_before_;
   std::vector<Event> events_;
   std::vector<Plan::Home> homes_;
   static constexpr size_t kNever = SIZE_MAX, kLarge = 16384; // bytes
@@ -182,13 +185,17 @@ bool PlanMaker::find_results() {
 void PlanMaker::fuse() {
   stays_.resize(homes_.size());
   for (size_t b = 0; b < homes_.size(); ++b) stays_[b] = homes_[b].lies != Plan::Lies::Arena;
-  std::vector<Id> calls_before(g_.nodes.size());
+  calls_before_.resize(g_.nodes.size());
   Id calls = 0;
   for (Id n = 0; n < g_.nodes.size(); ++n) {
-    calls_before[n] = calls;
+    calls_before_[n] = calls;
     calls += called_[n];
   }
-  plan_.summary_.fused = fuse_pointwise(r_.work, {plan_.device_, stays_, calls_before});
+  std::vector<bool> there(homes_.size());
+  for (size_t b = 0; b < homes_.size(); ++b)
+    there[b] = homes_[b].lies == Plan::Lies::Given || homes_[b].lies == Plan::Lies::Result;
+  plan_.summary_.claimed = claim_parts(r_.work, {plan_.device_, there, stays_, calls_before_});
+  plan_.summary_.fused = fuse_pointwise(r_.work, {plan_.device_, stays_, calls_before_});
   if (plan_.executor_.is_sparing())
     for (Plan::Home& home : homes_)
       if (home.lies == Plan::Lies::Arena && home.nbytes >= kLarge) home.lies = Plan::Lies::Apart;
@@ -223,16 +230,22 @@ void PlanMaker::make_before(Id v, size_t at) {
 }
 
 void PlanMaker::find_homes() {
+  // Parts of the card's may have changed the order of kernels, but of none with a node that is called.
   size_t next = 0;
+  auto kernels = [&](auto&& belongs) {
+    while (next < r_.work.size() && belongs(r_.work[next].node)) events_.push_back({false, static_cast<Id>(next++)});
+  };
   for (Id n = 0; n < g_.nodes.size(); ++n) {
-    while (next < r_.work.size() && r_.work[next].node == n) events_.push_back({false, static_cast<Id>(next++)});
     const Node& node = g_.nodes[n];
     // A decision on sizes that comes out otherwise is told in every run.
     const bool told = !node.op && is_guard(node.size_op) && node.size_op != SizeOp::Forward && !called_[n] &&
                       (compute(node.size_op, plan_.number(g_.args(node)[0]), plan_.number(g_.args(node)[1])).i != 0) !=
                           (g_.args(node)[2].i != 0);
+    if (called_[n]) kernels([&](Id of) { return calls_before_[of] <= calls_before_[n]; });
+    if (told) kernels([&](Id of) { return of < n; });
     if (called_[n] || told) events_.push_back({true, n});
   }
+  kernels([](Id) { return true; });
   const size_t end = events_.size();
   first_.assign(homes_.size(), kNever);
   last_.assign(homes_.size(), kNever);
@@ -333,6 +346,18 @@ void PlanMaker::find_drops() {
   }
 }
 
+// Where a run's memory will be is not known yet.
+void PlanMaker::prepare(Work& w) {
+  if (!w.call) return;
+  for (int32_t k = 0; k < w.call->n_outputs + w.call->n_inputs; ++k)
+    const_cast<ts_tensor&>(w.tensor(static_cast<size_t>(k))).handle = nullptr;
+  std::shared_ptr<PreparedCall> prepared = PreparedCall::make(plan_.backend_, w.kernel, *w.call);
+  if (!prepared) return;
+  ++plan_.summary_.prepared;
+  w.kernel = prepared->kernel();
+  w.owned = std::make_shared<std::pair<std::shared_ptr<void>, std::shared_ptr<void>>>(std::move(w.owned), prepared);
+}
+
 void PlanMaker::lay_out() {
   const size_t end = events_.size();
   for (Id b = 0; b < homes_.size(); ++b) {
@@ -356,6 +381,7 @@ void PlanMaker::lay_out() {
   find_drops();
   for (size_t e = 0; e <= end; ++e) emit(e);
   for (Work& w : r_.work) {
+    prepare(w);
     Plan::Kernel& kernel = plan_.kernels_.emplace_back();
     kernel.first_tensor = static_cast<uint32_t>(plan_.n_tensors_);
     kernel.first_patch = static_cast<uint32_t>(plan_.patches_.size());

@@ -215,6 +215,7 @@ void fill_optional(PythonBackend& b) {
   if (has(GetNumThreads)) t.get_num_threads = get_num_threads;
   fill_optional_slots(b);
   fill_service_slots(b);
+  fill_compiler_slots(b);
 }
 
 void fill_table(PythonBackend& b, bool own_allocator) {

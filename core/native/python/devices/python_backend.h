@@ -29,8 +29,12 @@ inline PyRef handle_ref(const KernelOwner& owner, void* handle) {
 }
 
 // The kernel `record` describes, as Backend._find_kernel returns it: (function, predicate or None, names of the call's
-// fields it wants, dtype bits, layout, changing parameters, flags). Lives for ever.
+// fields it wants, dtype bits, layout, changing parameters, flags). Kernels of operators live for ever.
 void fill_kernel(PyObject* record, KernelOwner& owner, ts_kernel* out);
+void drop_kernel(const ts_kernel& kernel);
+// What a call is but for its memory: (opcode, compute dtype, program, prologue, epilogue, deterministic, precision,
+// inputs, params); for lists of tensors the range of inputs that they are.
+PyRef call_object(const KernelOwner& owner, const ts_call& call);
 
 // Whether what a kernel returned is a tesserack.backends.LaunchPlan; and its native form, checked against the call.
 // TypeError or ValueError naming the part of the plan that is wrong.

@@ -264,7 +264,23 @@ void fill_kernel(PyObject* record, KernelOwner& owner, ts_kernel* out) {
   out->dtypes = dtypes;
   out->layouts = layouts;
   out->flags = flags;
-  out->ctx = kernel.release(); // the core keeps the kernel for good
+  out->ctx = kernel.release(); // whose end is drop_kernel
+}
+
+void drop_kernel(const ts_kernel& kernel) { delete static_cast<PythonKernel*>(kernel.ctx); }
+
+PyRef call_object(const KernelOwner& owner, const ts_call& call) {
+  constexpr Field kParts[] = {Field::Opcode,   Field::ComputeDtype,  Field::Program,   Field::Prologue,
+                              Field::Epilogue, Field::Deterministic, Field::Precision, Field::Inputs};
+  constexpr auto n = static_cast<int32_t>(std::size(kParts));
+  PyRef params = tuple_of(call.n_params, [&](int32_t k) {
+    const ts_value& v = call.params[k];
+    if (v.tag != TS_V_TENSORS) return PyRef::steal(param_object(owner, call, v));
+    return checked(PyObject_CallFunction(reinterpret_cast<PyObject*>(&PyRange_Type), "LL",
+                                         static_cast<long long>(v.as.i), static_cast<long long>(v.as.i + v.len)));
+  });
+  return tuple_of(
+      n + 1, [&](int32_t k) { return k < n ? PyRef::steal(field_object(owner, call, kParts[k])) : std::move(params); });
 }
 
 void init_python_kernel(PyObject* module) {

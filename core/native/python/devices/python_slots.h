@@ -16,7 +16,8 @@ namespace ts::py {
   X(ProfileStart, profile_start) X(ProfileCollect, _profile_collect) X(ProfileStop, profile_stop)                      \
   X(ProfilePush, profile_push) X(ProfilePop, profile_pop) X(ExportMemory, export_memory)                               \
   X(ImportMemory, import_memory) X(ReleaseImported, release_imported) X(Identify, _identify) X(Link, _link)            \
-  X(Recover, recover) X(HostRegister, host_register) X(HostUnregister, host_unregister)
+  X(Recover, recover) X(HostRegister, host_register) X(HostUnregister, host_unregister) X(Claim, _claim)               \
+  X(CompilePart, _compile_part)
 #define TS_EACH_METHOD(X)                                                                                              \
   X(Probe, _probe) X(Properties, _properties) X(Alloc, alloc) X(Free, free) X(CopyFromHost, copy_from_host)            \
   X(CopyToHost, copy_to_host) X(CopyWithin, copy_within) X(Synchronize, synchronize) X(FindKernel, _find_kernel)       \
@@ -48,6 +49,7 @@ struct PythonBackend : KernelOwner {
   ts_capture capture{};
   ts_profiler profiler{};
   ts_sharing sharing{};
+  ts_compiler compiler{};
 };
 inline PythonBackend& self(void* ctx) { return *static_cast<PythonBackend*>(ctx); }
 
@@ -55,6 +57,8 @@ inline PythonBackend& self(void* ctx) { return *static_cast<PythonBackend*>(ctx)
 void fill_optional_slots(PythonBackend& b);
 // Profiling, shared memory, identity and recovery, likewise.
 void fill_service_slots(PythonBackend& b);
+// Graph compilers, likewise.
+void fill_compiler_slots(PythonBackend& b);
 
 inline PyRef number(long long v) { return checked(PyLong_FromLongLong(v)); }
 

@@ -86,6 +86,8 @@ def _plan(plan: dict[str, Any]) -> str:
     told = f"{plan['half'] or 'whole'}: {plan['kernels']} kernels"
     if plan["fused"]:
         told += f", {plan['fused']} more within these"
+    if plan["claimed"]:
+        told += f", {plan['claimed']} in parts that the card compiled"
     if plan["called"]:
         told += f", {plan['called']} operators called ({', '.join(sorted(set(plan['operators'])))})"
     return f"{told}; {plan['arena']:,} bytes between them"

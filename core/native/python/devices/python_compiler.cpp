@@ -1,0 +1,86 @@
+// Graphs that backends written in Python compile: tesserack/backends/compiler.py.
+#include "python/devices/python_slots.h"
+#include <memory>
+
+namespace ts::py {
+namespace {
+
+template <class F> PyRef tuple_of(int64_t n, F&& item) {
+  PyRef tuple = checked(PyTuple_New(n));
+  for (int64_t k = 0; k < n; ++k) PyTuple_SET_ITEM(tuple.get(), k, item(k).release());
+  return tuple;
+}
+
+template <class T> PyRef integers(const T* values, int64_t n) {
+  return tuple_of(n, [&](int64_t k) { return number(values[k]); });
+}
+
+PyRef value_object(const ts_graph_value& v) {
+  PyRef dtype = PyRef::borrow(dtype_object(static_cast<DType>(v.dtype)));
+  PyRef parts[] = {std::move(dtype),   integers(v.sizes, v.ndim), integers(v.strides, v.ndim),
+                   number(v.alias_of), number(v.offset),          number(v.flags)};
+  return tuple_of(std::size(parts), [&](int64_t k) { return std::move(parts[k]); });
+}
+
+PyRef node_object(const KernelOwner& owner, const ts_graph_node& n) {
+  PyRef call = n.call ? call_object(owner, *n.call) : PyRef::borrow(Py_None);
+  PyRef parts[] = {to_python(std::string(n.op)), integers(n.inputs, n.n_inputs), integers(n.outputs, n.n_outputs),
+                   number(n.effects), std::move(call)};
+  return tuple_of(std::size(parts), [&](int64_t k) { return std::move(parts[k]); });
+}
+
+// What the method gives for a graph: its values, nodes, inputs and outputs.
+PyRef told(void* ctx, Method method, int32_t device, const ts_graph& g) {
+  PyRef values = tuple_of(g.n_values, [&](int64_t k) { return value_object(g.values[k]); });
+  PyRef nodes = tuple_of(g.n_nodes, [&](int64_t k) { return node_object(self(ctx), g.nodes[k]); });
+  return invoke(ctx, method, number(device), values, nodes, integers(g.inputs, g.n_inputs),
+                integers(g.outputs, g.n_outputs));
+}
+
+int claim(void* ctx, int32_t device, const ts_graph* graph, int32_t* groups) {
+  return callback([&] {
+    PyRef list = told(ctx, Claim, device, *graph);
+    for (int32_t k = 0; k < graph->n_nodes; ++k) // as many as there are nodes: groups_of
+      groups[k] = static_cast<int32_t>(PyLong_AsLong(PyList_GET_ITEM(list.get(), k)));
+    return TS_OK;
+  });
+}
+
+int compile(void* ctx, int32_t device, const ts_graph* part, void** compiled) {
+  return callback([&] {
+    PyRef record = told(ctx, CompilePart, device, *part);
+    if (record.get() == Py_None) return static_cast<int>(TS_DECLINED);
+    auto kernel = std::make_unique<ts_kernel>();
+    fill_kernel(record.get(), self(ctx), kernel.get());
+    *compiled = kernel.release();
+    return static_cast<int>(TS_OK);
+  });
+}
+
+int run(void*, int32_t, void* compiled, const ts_call* call) {
+  const auto& kernel = *static_cast<const ts_kernel*>(compiled);
+  ts_call own = *call;
+  own.kernel_ctx = kernel.ctx;
+  return kernel.run(&own);
+}
+
+void destroy(void*, int32_t, void* compiled) {
+  quietly([&] {
+    const std::unique_ptr<ts_kernel> kernel(static_cast<ts_kernel*>(compiled));
+    drop_kernel(*kernel);
+  });
+}
+
+} // namespace
+
+void fill_compiler_slots(PythonBackend& b) {
+  if (!b.methods[Claim]) return;
+  b.compiler.struct_size = sizeof b.compiler;
+  b.compiler.claim = claim;
+  b.compiler.compile = b.methods[CompilePart] ? compile : nullptr;
+  b.compiler.run = run;
+  b.compiler.destroy = destroy;
+  b.table.compiler = &b.compiler;
+}
+
+} // namespace ts::py
