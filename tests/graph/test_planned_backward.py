@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import tesserack as ts
 from programs import Program, inputs, record, same_bits
-from tesserack import _native
+from tesserack import _native, nn
 from tesserack.testing import seeds
 
 F = ts.nn.functional
@@ -144,3 +144,40 @@ def test_each_run_draws_numbers_of_its_own(name: str) -> None:
         assert len({float(t.sum()) for t in steps(lambda x: runner.run([x]))[::3]}) == 6
         return
     assert equal(steps(lambda x: runner.run([x])), steps(lambda x: [DRAWING[name](x)]))
+
+
+def counted(x: ts.Tensor, norm: nn.BatchNorm1d, count: ts.Tensor, scale: ts.Tensor) -> ts.Tensor:
+    """Statistics and a counter, which only they read, and a scale that the result follows from."""
+    y = norm(x).tanh() * (scale * 1) + norm(x * 2).sigmoid()
+    count.add_(1)
+    scale.mul_(1.5)
+    return (y * y).sum()
+
+
+def test_a_pass_of_another_kind_runs_on_what_was_there() -> None:
+    """Buffers that a run writes are kept for such a pass, but for those that nothing else follows from."""
+
+    def run(compiled: bool) -> list[object]:
+        ts.manual_seed(0)
+        norm = nn.BatchNorm1d(3)
+        count, scale = ts.tensor(0), ts.tensor(1.0)
+
+        def call(x: ts.Tensor) -> ts.Tensor:
+            return counted(x, norm, count, scale)
+
+        function = ts.compile(call) if compiled else call
+        found: list[object] = []
+        for k in range(8):
+            x = ts.randn(5, 3, requires_grad=True)
+            loss = function(x)
+            if k in (5, 7):  # its gradient is differentiated in turn
+                (first,) = ts.autograd.grad(loss, x, create_graph=True)
+                found += ts.autograd.grad(first.square().sum(), (x, norm.weight))[0].tolist()
+            else:
+                loss.backward()
+                found += x.grad.tolist()
+            found += [*norm.running_mean.tolist(), *norm.running_var.tolist(), int(count), float(scale)]
+            found.append(int(norm.num_batches_tracked))
+        return found
+
+    assert run(True) == run(False)

@@ -46,7 +46,7 @@ enum class Variant : uint8_t { Functional, Inplace, Out };
 // fusion and planning rely on.
 struct Effects {
   uint64_t mutates = 0;        // bit per argument that is written, from the schema
-  int8_t writes_where = -1;    // the argument that says whether they are: statistics are written in training alone
+  int8_t writes_where = -1;    // the argument that says whether they are: statistics, in training, which then read none
   bool random = false;         // may draw from a generator
   bool reads_host = false;     // may wait for values of tensors
   bool data_dependent = false; // sizes of results follow from values: no rule tells them without the data

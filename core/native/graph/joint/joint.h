@@ -44,6 +44,7 @@ struct Joint {
   std::vector<uint32_t> places;   // of what backward gives: edges
   std::vector<uint32_t> twin;     // by tensor given: the first that is the same tensor
   std::vector<uint32_t> written;  // tensors given that forward writes
+  std::vector<bool> renewed;      // by tensor given: written, and nothing that comes out follows from what it held
   std::vector<Generator*> random; // that it draws from
   std::vector<Tensor> constants;  // that both halves have after their captures
   size_t n_outputs = 0;

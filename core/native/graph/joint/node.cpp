@@ -150,7 +150,8 @@ void JointNode::run_half(std::span<Tensor> grads, std::span<Tensor> out) {
 
 const Tensor* JointNode::written_since() const {
   for (size_t k = 0; k < given.size(); ++k)
-    if (joint->twin[k] == k && given[k].tensor.version() != given[k].version) return &given[k].tensor;
+    if (joint->twin[k] == k && !joint->renewed[k] && given[k].tensor.version() != given[k].version)
+      return &given[k].tensor;
   return nullptr;
 }
 
@@ -263,6 +264,7 @@ void hold(JointNode& node, const Joint& joint, std::span<const Tensor> inputs, s
       node.given.push_back({leaf ? t : detach(t), t.version()});
     }
   for (uint32_t k : joint.written) {
+    if (joint.renewed[k]) continue;
     Held& h = node.given[k];
     h = {ops::clone(h.tensor), 0};
     h.version = h.tensor.version();

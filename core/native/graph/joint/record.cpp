@@ -50,6 +50,7 @@ private:
   }
   void note_given();
   void look_at_results();
+  void look_at_writes(const Graph& g);
   void look_at_tape();
   void look_at_parts() const;
   void go_back();
@@ -254,6 +255,28 @@ void lay_out_edges(Joint& joint, std::span<const uint32_t> arrivals, const std::
   }
 }
 
+// Counters, and statistics of training: they are read to be written, and for nothing else.
+void JointRecorder::look_at_writes(const Graph& g) {
+  joint_.renewed.assign(given_.size(), false);
+  for (uint32_t k : joint_.written) {
+    const Id memory = g.values[g.inputs[k]].alias;
+    auto is_of = [&](Id v) { return g.values[v].alias == memory; };
+    bool alone = std::ranges::none_of(g.outputs, is_of);
+    for (const graph::Node& n : g.nodes) {
+      const std::vector<Id> writes = written(g, n);
+      bool reads = false, elsewhere = false;
+      g.each_use(n, [&](Id v) {
+        if (!is_of(v)) return;
+        reads = true;
+        alone = alone && std::ranges::find(writes, v) != writes.end();
+      });
+      g.each_def(n, [&](Id v) { elsewhere = elsewhere || !is_of(v); });
+      if (reads && elsewhere) alone = alone && n.op && n.op->effects.writes_where >= 0;
+    }
+    joint_.renewed[k] = alone;
+  }
+}
+
 std::shared_ptr<const Joint> JointRecorder::finish() {
   TS_CHECK(tracer_.failed().empty(), tracer_.failed());
   joint_.n_outputs = outs_.size();
@@ -274,7 +297,9 @@ std::shared_ptr<const Joint> JointRecorder::finish() {
   if (std::ranges::any_of(written_down.nodes, [](const graph::Node& n) { return is_random(n); }))
     joint_.random = std::move(generators);
   lay_out_edges(joint_, arrivals_, ended_, reached_);
-  split_joint(joint_, leaf_level(written_down), arrivals_, inputs_.size(), n_captures_);
+  const Graph leaf = leaf_level(written_down);
+  look_at_writes(leaf);
+  split_joint(joint_, leaf, arrivals_, inputs_.size(), n_captures_);
   return std::make_shared<const Joint>(std::move(joint_));
 }
 

@@ -127,7 +127,9 @@ public:
   // Effects that the schema does not tell (what is written, a Generator argument), those of a composite's parts
   // included.
   Def& random();                           // may draw random numbers
-  Def& writes_where(const char* argument); // what the schema says is written, is written where this argument is true
+  // What the schema says is written, is written where this argument is true, and then no result follows from what was
+  // there before: statistics.
+  Def& writes_where(const char* argument);
   Def& reads_host();                       // may wait for values of tensors
   Def& data_dependent();         // of composites: sizes of results follow from values, which are read on the host
   Def& gradient(GradFn fn);      // .saves names the tensors it reads: argument names, "result" or "result1"
