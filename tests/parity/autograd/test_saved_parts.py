@@ -30,6 +30,8 @@ PARTS = {
     "x.index_select(0, m.tensor([0]))": "dim index", "m.bmm(x[None], w.t()[None])": "self mat2", "x.flip(0)": "dims",
     "m.logsumexp(x, 1)": "dim keepdim self result", "F.leaky_relu(x)": "negative_slope self", "x.triu()": "diagonal",
     "x.atan2(y)": "self other", "x.diagonal()": "dim1 dim2 offset", "x.amax(1)": "dim keepdim self result",
+    "x[:, 1:3]": "dim start end step", "x[0]": "dim index", "x[1, ::2]": "dim start step", "x[None]": "dim",
+    "x.split((1, 2), 0)[0]": "dim split_sizes", "x.split(2)[0]": "dim split_size",
     "F.conv1d(x[None], w[:2, :3, None].expand(2, 3, 2))": "input weight stride padding dilation groups",
 }  # fmt: skip
 

@@ -184,6 +184,7 @@ TS_OPERATORS(split) {
       .body<split_with_sizes>()
       .view()
       .gradient(split_sizes_gradient)
+      .node_name("SplitWithSizesBackward0")
       .doc("Views of consecutive parts of the given sizes along `dim`.");
   def("split_with_sizes(Tensor(a) self, int[] split_sizes, int dim=0) -> Tensor(a)[]")
       .body<split_with_sizes>()

@@ -1,6 +1,7 @@
 #include "python/autograd/node_object.h"
 #include "autograd/shown_edges.h"
 #include "dispatch/schema.h"
+#include "ops/shape/basic_index.h"
 #include "python/autograd/function_node.h"
 #include "python/autograd/hook_handle.h"
 #include "python/autograd/saved_tensor_object.h"
@@ -148,12 +149,48 @@ struct SavedName {
 constexpr SavedName kSavedNames[] = {{"MmBackward0", "mat2", "other"},
                                      {"MvBackward0", "vec", "other"},
                                      {"DotBackward0", "tensor", "other"},
+                                     {"SplitWithSizesBackward0", "split_sizes", "split_size"},
                                      {"EmbeddingBackward0", "indices", "input"}};
 
 std::string_view own_name(const Node& node, std::string_view name) {
   for (const SavedName& known : kSavedNames)
     if (known.name == name && node.name() == known.node) return known.own;
   return name;
+}
+
+// The last of the views that indexing stands for, as PyTorch's node of that view tells of it; whole slices are none.
+PyObject* of_last_view(const SavedPart& items, IntSpan sizes, std::string_view name) {
+  using namespace basic_index_item;
+  PyRef numbers = checked(PySequence_Tuple(argument_object(*items.type, *items.value).get()));
+  auto number = [&](Py_ssize_t k) { return PyLong_AsLongLong(PyTuple_GET_ITEM(numbers.get(), k)); };
+  long long dim = 0, kind = -1, at[4] = {};
+  size_t of = 0; // of the dims that are indexed
+  for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(numbers.get()); k += 4) {
+    const long long what = number(k), first = number(k + 1), length = number(k + 2), step = number(k + 3);
+    const bool whole =
+        what == kSlice && !first && length == sizes[of] && step == 1 && PyTuple_GET_SIZE(numbers.get()) > 4;
+    if (!whole) {
+      kind = what;
+      std::tie(at[0], at[1], at[2], at[3]) = std::tuple(dim, first, first + length * step, step);
+    }
+    of += what != kNewAxis;
+    dim += what != kSelect;
+  }
+  constexpr std::string_view kOfSlice[] = {"dim", "start", "end", "step"}, kOfSelect[] = {"dim", "index"};
+  const std::span<const std::string_view> names = kind == kSlice    ? std::span<const std::string_view>(kOfSlice)
+                                                  : kind == kSelect ? std::span<const std::string_view>(kOfSelect)
+                                                                    : std::span(kOfSlice, kind == kNewAxis);
+  const auto found = std::ranges::find(names, name);
+  return found == names.end() ? nullptr : checked(PyLong_FromLongLong(at[found - names.begin()])).release();
+}
+
+PyObject* of_index(std::span<const SavedPart> parts, std::string_view name) {
+  const SavedPart *items = nullptr, *input = nullptr;
+  for (const SavedPart& part : parts) {
+    if (part.name == "items" && part.value) items = &part;
+    if (part.name == "self_sym_sizes") input = &part;
+  }
+  return items && input ? of_last_view(*items, input->sizes, name) : nullptr;
 }
 
 // What the node keeps, as "_saved_" or "_raw_saved_" and the name of an argument or result; NULL without an error if it
@@ -163,20 +200,30 @@ PyObject* saved_attribute(Node& node, std::string_view name) {
   if (!raw && !name.starts_with(kSaved)) return nullptr;
   name.remove_prefix(raw ? kRawSaved.size() : kSaved.size());
   name = own_name(node, name);
-  for (const SavedPart& part : node.saved_parts())
+  const std::vector<SavedPart> parts = node.saved_parts();
+  for (const SavedPart& part : parts)
     if (part.name == name && (!raw || part.raw)) return raw ? raw_object(node, part) : saved_object(part);
-  return nullptr;
+  return raw ? nullptr : of_index(parts, name);
 }
 
 PyObject* directory(PyObject* self, PyObject*) {
   return guarded([&] {
     PyRef type = checked(PyObject_GetAttrString(reinterpret_cast<PyObject*>(&PyBaseObject_Type), "__dir__"));
     PyRef names = checked(PyObject_CallOneArg(type.get(), self));
-    for (const SavedPart& part : value(self).saved_parts()) {
+    const std::vector<SavedPart> parts = value(self).saved_parts();
+    auto add = [&](std::string_view prefix, std::string_view name) {
+      checked_status(PyList_Append(names.get(), to_python(std::string(prefix).append(name)).get()));
+    };
+    for (std::string_view name : {"dim", "start", "end", "step", "index"})
+      if (PyRef::steal(of_index(parts, name))) add(kSaved, name);
+    for (const SavedPart& part : parts) {
+      std::string_view shown = part.name;
+      for (const SavedName& known : kSavedNames)
+        if (known.own == part.name && value(self).name() == known.node) shown = known.name;
       for (std::string_view prefix : {kSaved, kRawSaved}) {
         if (prefix == kRawSaved && !part.raw) continue;
-        PyRef name = to_python(std::string(prefix) + part.name);
-        checked_status(PyList_Append(names.get(), name.get()));
+        add(prefix, part.name);
+        if (shown != part.name) add(prefix, shown);
       }
     }
     return names.release();
