@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from tesserack_kernelgen.card import Card
+    from tesserack_kernelgen.fused import Slot
 
-__all__ = ["FAULTS", "Call", "Device"]
+__all__ = ["FAULTS", "Call", "Device", "Part"]
 
 #: What a kernel may find wrong with its data; the first of the four words where it is reported.
 FAULTS = {"index": 1, "division": 2, "weights": 3}
@@ -49,11 +50,25 @@ class Device:
     cache_bytes: int = 0
 
 
+@dataclass(frozen=True)
+class Part:
+    """What the operands of a call are in a part of a graph.
+
+    Args:
+        slots: outputs, then inputs.
+        operands: those of the part, outputs and inputs, by their numbers.
+    """
+
+    slots: tuple[Slot, ...]
+    operands: tuple[Any, ...]
+
+
 class Call(NamedTuple):
     """One call of a kernel. Inputs without storage are numbers, absent ones None.
 
     ``epilogue`` and ``prologue`` are there for templates of kernels registered as taking one; ``deterministic`` and
-    ``precision`` are what :meth:`tesserack.backends.Backend.kernel` says of them.
+    ``precision`` are what :meth:`tesserack.backends.Backend.kernel` says of them. ``part``: of a graph that is one
+    kernel with pointwise programs around it.
     """
 
     card: Card
@@ -69,3 +84,4 @@ class Call(NamedTuple):
     deterministic: bool = False
     precision: str = "highest"
     prologue: Any = None
+    part: Part | None = None

@@ -118,11 +118,26 @@ class Card:
         """Register the templates, all of them unless some are given by operator, as kernels of a backend."""
         from tesserack_kernelgen.templates import TAKES, TEMPLATES
 
+        served = {}
         for op, template in (TEMPLATES if templates is None else templates).items():
-            backend.kernel(op, changing=True, takes=TAKES.get(op, ()))(self.serve(template))
+            served[op] = backend.kernel(op, changing=True, takes=TAKES.get(op, ()))(self.serve(template))
+        self._compile_parts(backend, served)
         # Which kernel adds up by index depends on it, and the core keeps plans.
         for op in ("scatter", "grid_sample_backward"):
             _switches._on_deterministic.append(partial(_native._kernel_changed, backend.name, op))
+
+    def _compile_parts(self, backend: Backend, served: dict[str, Callable[..., Any]]) -> None:
+        """Give the backend a compiler of graphs, of kernels that are these templates still."""
+        from tesserack_kernelgen import parts
+        from tesserack_kernelgen.templates._registry import FUSES
+
+        def claim(device: int, graph: Any) -> Any:
+            def fuses(op: str) -> bool:
+                return op in FUSES and op in served and (backend._find_kernel(op, device) or (None,))[0] is served[op]
+
+            return parts.claim(graph, fuses)
+
+        backend.claim, backend.compile_part = claim, partial(parts.compile_part, self)
 
     def serve(self, template: Template) -> Callable[..., Any]:
         """A template as a kernel for :meth:`tesserack.backends.Backend.kernel`.

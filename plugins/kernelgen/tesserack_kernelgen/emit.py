@@ -337,7 +337,6 @@ def program_text(
     table = _REAL if c in REAL else _INTEGER
     unsigned = {"i32": "u32"}.get(c, "u64")
     lines: list[str] = []
-    needed: dict[str, str] = {}
     for number, (name, *operands) in enumerate(program.instructions):
         given = dict(zip("abc", (registers[k] for k in operands), strict=False))
         if c not in REAL and name in DIVISIONS:
@@ -345,13 +344,19 @@ def program_text(
         if c not in REAL and name in _THROUGH_REAL:
             real = {key: f"((f32){text})" for key, text in given.items()}
             text = f"({c})({_THROUGH_REAL[name].format(T='f32', **real)})"
-            needed.update(_helper(name, "f32"))
         else:
             text = table[name].format(T=c, U=unsigned, **given)
-            needed.update(_helper(name, c))
         lines.append(f"const {c} r{number} = {text};")
         registers.append(f"r{number}")
-    return lines, [registers[k] for k in program.outputs], "\n".join(needed.values())
+    return lines, [registers[k] for k in program.outputs], "\n".join(program_helpers(program, c).values())
+
+
+def program_helpers(program: Any, c: str) -> dict[str, str]:
+    """The helper functions that the statements of a program call, by name."""
+    needed: dict[str, str] = {}
+    for name, *_ in program.instructions:
+        needed.update(_helper(name, "f32" if c not in REAL and name in _THROUGH_REAL else c))
+    return needed
 
 
 def _helper(name: str, c: str) -> dict[str, str]:

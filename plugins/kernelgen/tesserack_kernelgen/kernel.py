@@ -8,30 +8,19 @@ from typing import TYPE_CHECKING, Any
 from tesserack.backends import WORKSPACE, Block, Buffer, Launch, Patch
 
 from tesserack_kernelgen.call import FAULTS
-from tesserack_kernelgen.dtypes import FORMAT, load, name_of, store
+from tesserack_kernelgen.dtypes import FORMAT, accumulator, name_of
+from tesserack_kernelgen.emit import program_helpers
+from tesserack_kernelgen.fused import Computed, ComputedTensor, Dropped, DroppedTensor, FinishedTensor, Function, Given
 from tesserack_kernelgen.layout import reach
+from tesserack_kernelgen.tensor import Tensor
 
 if TYPE_CHECKING:
     from tesserack_kernelgen.call import Call
+    from tesserack_kernelgen.fused import Slot
 
 __all__ = ["Kernel", "Tensor"]
 
 _WIDE = 2**31 - 1
-
-
-class Tensor:
-    """An operand within the text of a kernel: the expression of its address, and its dtype."""
-
-    def __init__(self, pointer: str, dtype: str):
-        self.pointer, self.dtype = pointer, dtype
-
-    def load(self, index: str, c: str) -> str:
-        """An expression: the element at ``index``, as C type ``c``."""
-        return load(self.pointer, index, self.dtype, c)
-
-    def store(self, index: str, value: str, c: str) -> str:
-        """A statement that stores ``value``, of C type ``c``."""
-        return store(self.pointer, index, self.dtype, value, c)
 
 
 class Kernel:
@@ -49,18 +38,45 @@ class Kernel:
         self._fields: list[tuple[str, str, float, Patch | None]] = []  # C type, name, value, what is patched
         self._faults = False
         self.site = call.op  # what a fault says it is of
+        self._made: dict[int, Tensor] = {}  # operands, by number
+        self.functions: list[Function] = []  # of programs that belong to the kernel, in parts of graphs
 
     # --- arguments ------------------------------------------------------------------------------------------------
 
     def output(self, k: int) -> Tensor:
         """The output ``k`` of the call."""
-        return self._tensor(self.call.outputs[k], k)
+        return self._operand(self.call.outputs[k], k)
 
     def input(self, k: int) -> Tensor:
         """The input ``k`` of the call, which must have storage."""
-        return self._tensor(self.call.inputs[k], len(self.call.outputs) + k)
+        return self._operand(self.call.inputs[k], len(self.call.outputs) + k)
+
+    def _operand(self, operand: Any, number: int) -> Tensor:
+        part = self.call.part
+        return self._tensor(operand, number) if part is None else self._of_part(operand, part.slots[number])
+
+    def _of_part(self, operand: Any, slot: Slot) -> Tensor:
+        part = self.call.part
+        assert part is not None
+        if isinstance(slot, Given):
+            return self._tensor(part.operands[slot.number], slot.number)
+        if isinstance(slot, Dropped):
+            return DroppedTensor(name_of(operand.dtype))
+        c = accumulator(name_of(operand.dtype))
+        function = Function(f"fused{len(self.functions)}", slot.program, c)
+        self.functions.append(function)
+        args = [self._of_part(operand, x) if isinstance(x, Given) else self.number(x, c) for x in slot.args]
+        if isinstance(slot, Computed):
+            return ComputedTensor(function, args, name_of(operand.dtype))
+        return FinishedTensor(function, args, slot.value, self._of_part(operand, slot.to))
 
     def _tensor(self, operand: Any, number: int) -> Tensor:
+        if number in self._made:
+            return self._made[number]
+        self._made[number] = tensor = self._addressed(operand, number)
+        return tensor
+
+    def _addressed(self, operand: Any, number: int) -> Tensor:
         offset = self._field("i64", f"o{number}", operand.byte_offset, ("offset", number))
         return Tensor(self._pointer(f"p{number}", Buffer(number), offset), name_of(operand.dtype))
 
@@ -120,7 +136,14 @@ class Kernel:
 
     # --- the launch -----------------------------------------------------------------------------------------------
 
-    def launch(self, body: str, groups: tuple[int, ...], group_size: tuple[int, ...] = (), helpers: str = "") -> Launch:
+    def launch(
+        self,
+        body: str,
+        groups: tuple[int, ...],
+        group_size: tuple[int, ...] = (),
+        helpers: str = "",
+        of_vectors: bool = False,
+    ) -> Launch:
         """Compile the text, or find it compiled, and give the launch of it.
 
         Args:
@@ -128,6 +151,7 @@ class Kernel:
             groups: how many groups along each axis, up to three.
             group_size: how many items each has; compiled into the kernel.
             helpers: functions before the kernel.
+            of_vectors: whether these have the functions of programs that belong to the kernel, of vectors.
         """
         idx = "i64" if self.wide else "i32"
         sizes = _three(group_size)
@@ -142,6 +166,7 @@ class Kernel:
                 f"typedef {idx} idx;",
                 f"typedef struct {{ {struct_text} }} arguments;",
                 helpers,
+                *(() if of_vectors else self._functions()),
                 f"KERNEL({sizes[0]}, {sizes[1]}, {sizes[2]}) void {self.name}({', '.join(parameters)}) {{",
                 *(f"  {line}" for line in self._pointers),
                 body,
@@ -151,6 +176,13 @@ class Kernel:
         kernel = self.call.card.kernel(device, dialect.text(text, device.fp64), self.name)
         arguments = (*(argument for _, argument in self._buffers), _pack(fields, idx))
         return Launch(self.call.card.entry, kernel, _three(groups), sizes, arguments)
+
+    def _functions(self) -> list[str]:
+        """Functions of programs that belong to the kernel, after those that they call."""
+        called: dict[str, str] = {}
+        for function in self.functions:
+            called.update(program_helpers(function.program, function.c))
+        return [*called.values(), *(function.text() for function in self.functions)]
 
 
 def _three(counts: tuple[int, ...]) -> tuple[int, int, int]:

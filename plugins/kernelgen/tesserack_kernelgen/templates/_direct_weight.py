@@ -23,6 +23,7 @@ __all__ = ["Lattice", "plan"]
 
 _FILTERS, _COLUMNS = 64, 576  # of a tile, at most
 _POSITIONS = 2048
+_FEW = 1 << 25  # products of a unit, below which it is not worth a second launch that images are shared out
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,10 @@ def _tile(call: Call, p: Product, results: Images, images: Images, space: Space)
         return None
     tiles = -(-results.shape[1] // filters) * -(-images.shape[1] // channels) * math.prod(p.batch)
     splits = max(1, min(2 * units // tiles, -(-images.shape[0] // line.images), 64))
+    if splits > 1 and math.prod((*p.batch, *p.sizes)) < _FEW * units:  # the filters are shared out
+        filters = min(filters, -(-_images.pieces(results.shape[1], -(-results.shape[1] // units)) // 4) * 4)
+        tiles = -(-results.shape[1] // filters) * -(-images.shape[1] // channels) * math.prod(p.batch)
+        splits = 1 if tiles >= units else splits
     return _Tile(filters, channels, line, splits)
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from tesserack.backends import Launch
 
 from tesserack_kernelgen.emit import EXP_PLAIN
+from tesserack_kernelgen.fused import ComputedTensor, DroppedTensor, FinishedTensor
 from tesserack_kernelgen.kernel import Kernel, Tensor
 from tesserack_kernelgen.layout import coordinates, merge, offset_text
 from tesserack_kernelgen.templates._vector_rows import VectorRows, has_vector_rows
@@ -58,6 +59,7 @@ class Rows:
         self.names = [f"k{d}" for d in range(len(kept))]
         self.bases: list[str] = []
         self.loaded: list[Operand] = []
+        self.computed: list[tuple[str, str]] = []  # name and expression, of every element once all is loaded
         self._code: list[str] = []
         self.row_values: list[tuple[str, Tensor, str, int]] = []  # name, where, its index, step to the next row
         self.steps: list[tuple[str, str, str]] = []  # name, opcode ("" for a plain value), expression
@@ -78,8 +80,18 @@ class Rows:
 
     def element(self, name: str, tensor: Tensor, kept: Sequence[int], reduced: Sequence[int]) -> None:
         """An operand with an element for every element of a row; ``name`` is its value in expressions."""
+        if isinstance(tensor, ComputedTensor):
+            self.computed.append((name, tensor.function.call(self._parts(name, tensor.args, kept, reduced))))
+            return
         self._base(name, kept)
         self.loaded.append(Operand(tensor, name, tuple(reduced), last_of(kept)))
+
+    def _parts(self, name: str, args: Sequence[Tensor | str], kept: Sequence[int], reduced: Sequence[int]) -> list[str]:
+        """Names of what a program is of, tensors that lie alike and numbers."""
+        for k, x in enumerate(args):
+            if not isinstance(x, str):
+                self.element(f"{name}_{k}", x, kept, reduced)
+        return [x if isinstance(x, str) else f"{name}_{k}" for k, x in enumerate(args)]
 
     def row(self, name: str, tensor: Tensor, kept: Sequence[int]) -> None:
         """An operand with one element per row."""
@@ -106,22 +118,30 @@ class Rows:
 
     def store(self, tensor: Tensor, kept: Sequence[int], reduced: Sequence[int], expression: str) -> None:
         """An output with an element for every element of a row."""
+        if isinstance(tensor, DroppedTensor):
+            return None
+        if isinstance(tensor, FinishedTensor):
+            others = self._parts(f"after{len(self.stores)}", tensor.args, kept, reduced)
+            return self.store(tensor.to, kept, reduced, tensor.finished(expression, others))
         base = self._base(f"out{len(self.stores)}", kept)
         self.stores.append(Store(tensor, base, tuple(reduced), expression, last_of(kept)))
 
     def store_row(self, tensor: Tensor, kept: Sequence[int], expression: str) -> None:
         """An output with one element per row."""
+        if isinstance(tensor, DroppedTensor):
+            return
         at = self._base(f"row{len(self.row_stores)}", kept)
         self.row_stores.append((tensor, at, last_of(kept), expression))
 
     # --- text -------------------------------------------------------------------------------------------------------
 
     def _loads(self, loop: Loop, last: str, extra: str = "", beside: str = "") -> str:
-        return "\n".join(
+        lines = [
             f"    const {self.c} {x.name} = {x.tensor.load(loop.at(base, k, last, extra), self.c)};"
             for k, x in enumerate(self.loaded)
             for base in [_moved(f"at_{x.name}", x.beside, beside)]
-        )
+        ]
+        return "\n".join((*lines, *(f"    const {self.c} {name} = {value};" for name, value in self.computed)))
 
     def _writes(self, loop: Loop, last: str, beside: str = "") -> str:
         k = len(self.loaded)

@@ -33,6 +33,8 @@ def has_vector_rows(rows: Rows) -> bool:
     used += [*(x for _, x, _, _ in rows.row_values), *(x for x, _, _, _ in rows.row_stores)]
     if not call.device.serial or not call.card.dialect.vector_functions or rows.has_code:
         return False
+    if not all(function.has_vectors(call) for function in rows.kernel.functions):
+        return False
     return all(x.dtype in DTYPES.get(rows.c, ()) for x in used)
 
 
@@ -67,7 +69,7 @@ class VectorRows:
   {self._stored()}
   {row_writes}
   }}"""
-        return kernel.launch(body + self._end, (-(-rows.count // beside),), (1,), self._helpers)
+        return kernel.launch(body + self._end, (-(-rows.count // beside),), (1,), self._helpers, True)
 
     def across(self) -> Launch:
         """As many rows as a vector has elements to an item."""
@@ -91,7 +93,7 @@ class VectorRows:
   {coordinates("row", rows.kept, rows.names)}
   {line.join(rows.bases)}
   {line.join(text)}"""
-        return kernel.launch(body + self._end, (rows.count // rows.beside * blocks,), (1,), self._helpers)
+        return kernel.launch(body + self._end, (rows.count // rows.beside * blocks,), (1,), self._helpers, True)
 
     # --- operands ---------------------------------------------------------------------------------------------------
 
@@ -102,11 +104,12 @@ class VectorRows:
 
     def _loads(self, last: str, many: str = "many", beside: bool = False) -> str:
         loop = self.loop
-        return " ".join(
+        loads = [
             f"const V {x.name} = {self._load(x.tensor, loop.at(f'at_{x.name}', k, last), step, many)};"
             for k, x in enumerate(self.rows.loaded)
             for step in [x.beside if beside else loop.last_step(k)]
-        )
+        ]
+        return " ".join((*loads, *(f"const V {name} = {value};" for name, value in self.rows.computed)))
 
     def _writes(self, last: str, beside: bool = False) -> str:
         k, loop, texts = len(self.rows.loaded), self.loop, []
@@ -133,8 +136,11 @@ class VectorRows:
             stored.add(self.registered)
         types = vector_helpers(self.kernel.call, NOTHING, loaded, stored, self.streamed, self.lanes, self.c)
         called = any("exp_plain" in text for text in self._expressions())
-        exp = [functions_text(["exp"], self.c), _EXP] if called else []
-        return "\n".join((types, those(self.lanes), *exp))
+        fused = self.kernel.functions
+        wanted = {name for function in fused for name, *_ in function.program.instructions}
+        own = functions_text([*(["exp"] if called else []), *sorted(wanted)], self.c)
+        exp = [_EXP] if called else []
+        return "\n".join((types, those(self.lanes), own, *exp, *(function.vector_text() for function in fused)))
 
     def _expressions(self) -> list[str]:
         rows = self.rows

@@ -42,7 +42,7 @@ def _moments(rows: Rows, eps: str) -> None:
     rows.let("rstd", f"1 / sqrt(var + {eps})")
 
 
-@template("native_layer_norm")
+@template("native_layer_norm", fuses=(0,), finishes=True)
 def layer_norm(call: Call) -> LaunchPlan:
     """Outputs y, mean, rstd of inputs x, weight, bias; ``params`` are the normalised shape and eps."""
     (out, mean, rstd), (x, weight, bias), (shape, eps) = call.outputs, call.inputs, call.params
@@ -62,7 +62,7 @@ def layer_norm(call: Call) -> LaunchPlan:
     return LaunchPlan([rows.launch()])
 
 
-@template("native_layer_norm_backward")
+@template("native_layer_norm_backward", fuses=(0,), finishes=True)
 def layer_norm_backward(call: Call) -> LaunchPlan:
     """Outputs dx, dweight, dbias of inputs grad, x, mean, rstd, weight: one launch by rows and one by columns."""
     dx, (g, x, mean, rstd, weight) = call.outputs[0], call.inputs
@@ -102,7 +102,7 @@ def _columns(call: Call, at: int, c: str) -> Any:
     return columns.launch()
 
 
-@template("rms_norm")
+@template("rms_norm", fuses=(0,), finishes=True)
 def rms_norm(call: Call) -> LaunchPlan:
     """``x / sqrt(mean(x^2) + eps) * weight`` of inputs x, weight; ``params``: the normalised shape, eps or None."""
     out, x, shape, eps = call.outputs[0], call.inputs[0], call.params[0], call.params[-1]
@@ -132,7 +132,7 @@ def _others(values: tuple[int, ...]) -> tuple[int, ...]:
     return (values[0], *values[2:])
 
 
-@template("native_batch_norm")
+@template("native_batch_norm", fuses=(0,), finishes=True)
 def batch_norm(call: Call) -> LaunchPlan:
     """Outputs y, mean, rstd of inputs x, weight, bias and running statistics, which training writes."""
     (out, mean, rstd), (x, weight, bias, running_mean, running_var) = call.outputs, call.inputs
@@ -167,7 +167,7 @@ def batch_norm(call: Call) -> LaunchPlan:
     return LaunchPlan([rows.launch()])
 
 
-@template("native_batch_norm_backward")
+@template("native_batch_norm_backward", fuses=(0,), finishes=True)
 def batch_norm_backward(call: Call) -> LaunchPlan:
     """Outputs dx, dweight, dbias of inputs grad, x, weight, mean, rstd; ``params[0]`` is training."""
     (dx, dw, db), (g, x, weight, mean, rstd) = call.outputs, call.inputs

@@ -111,7 +111,7 @@ def max_pool2d(call: Call) -> LaunchPlan:
     return LaunchPlan([items.launch(body)])
 
 
-@template("max_pool2d_backward")
+@template("max_pool2d_backward", fuses=(0,))
 def max_pool2d_backward(call: Call) -> LaunchPlan:
     """Gradients added up at the places of the maxima. Windows may overlap: several may add to one element.
 

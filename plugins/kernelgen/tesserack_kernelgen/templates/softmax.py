@@ -35,7 +35,7 @@ def _without(values: tuple[int, ...], dim: int) -> tuple[int, ...]:
     return (*values[:dim], *values[dim + 1 :])
 
 
-@template("softmax")
+@template("softmax", fuses=(0,), finishes=True)
 def softmax(call: Call) -> LaunchPlan:
     """``exp(x - max) / sum``."""
     rows, plan = _rows(call, ("x",))
@@ -44,7 +44,7 @@ def softmax(call: Call) -> LaunchPlan:
     return plan(f"{rows.exp}(x - top) / total")
 
 
-@template("log_softmax")
+@template("log_softmax", fuses=(0,), finishes=True)
 def log_softmax(call: Call) -> LaunchPlan:
     """``x - max - log(sum)``."""
     rows, plan = _rows(call, ("x",))
@@ -54,7 +54,7 @@ def log_softmax(call: Call) -> LaunchPlan:
     return plan("x - top - shift")
 
 
-@template("softmax_backward")
+@template("softmax_backward", fuses=(0,), finishes=True)
 def softmax_backward(call: Call) -> LaunchPlan:
     """``y * (g - sum(g * y))``."""
     rows, plan = _rows(call, ("g", "y"))
@@ -62,7 +62,7 @@ def softmax_backward(call: Call) -> LaunchPlan:
     return plan("y * (g - total)")
 
 
-@template("log_softmax_backward")
+@template("log_softmax_backward", fuses=(0,), finishes=True)
 def log_softmax_backward(call: Call) -> LaunchPlan:
     """``g - exp(y) * sum(g)``."""
     rows, plan = _rows(call, ("g", "y"))
