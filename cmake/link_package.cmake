@@ -1,4 +1,4 @@
-# Links every entry of the Python package SOURCE into TREE; with INPLACE also TREE's libraries into SOURCE.
+# Links every entry of the Python package SOURCE into TREE.
 
 file(GLOB entries RELATIVE ${SOURCE} ${SOURCE}/*)
 foreach(entry IN LISTS entries)
@@ -6,10 +6,3 @@ foreach(entry IN LISTS entries)
     file(CREATE_LINK ${SOURCE}/${entry} ${TREE}/${entry} SYMBOLIC)
   endif()
 endforeach()
-
-if(INPLACE)
-  file(GLOB libraries RELATIVE ${TREE} ${TREE}/_native.*.so)
-  foreach(library IN LISTS libraries ITEMS lib)
-    file(CREATE_LINK ${TREE}/${library} ${SOURCE}/${library} SYMBOLIC)
-  endforeach()
-endif()

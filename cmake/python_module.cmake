@@ -71,7 +71,7 @@ if(NOT SKBUILD)
                                            BUILD_WITH_INSTALL_RPATH ON)
   add_custom_target(package_tree ALL
     COMMAND ${CMAKE_COMMAND} -D SOURCE=${PROJECT_SOURCE_DIR}/core/tesserack -D TREE=${package_tree}
-            -D INPLACE=${TESSERACK_DEV_INPLACE} -P ${PROJECT_SOURCE_DIR}/cmake/link_package.cmake
+            -P ${PROJECT_SOURCE_DIR}/cmake/link_package.cmake
     VERBATIM)
   add_dependencies(package_tree _native)
 endif()
