@@ -43,10 +43,10 @@ def test_the_header_changes_with_its_version() -> None:
     current = headers.listed()[-1]
     told, checksum = headers.version(TODAY), headers.checksum_of_code(TODAY)
     assert current.name == "current" and (told, checksum) == (current.told, current.checksum), (
-        "abi.h declares something else than it did. Keep the header as it was (git show HEAD:core/include/tesserack/"
-        "abi.h > tests/abi/headers/MAJOR.MINOR.h, its line with sha256sum in checksums.txt), and raise TS_ABI_MINOR if "
-        "all was appended, else TS_ABI_MAJOR (until 0.1.0 only), mark what is new with 'since', say so in "
-        f"docs/authoring/abi.md, and let the last line be: current {told[0]}.{told[1]} {checksum}"
+        "abi.h declares something else than it did: python tools/abi.py release, if all was appended; else raise "
+        "TS_ABI_MAJOR (until 0.1.0 only), keep the header as it was (git show HEAD:core/include/tesserack/abi.h > "
+        "tests/abi/headers/MAJOR.MINOR.h, its line with sha256sum in checksums.txt), mark what is new with 'since', "
+        f"say so in docs/authoring/abi.md, and let the last line be: current {told[0]}.{told[1]} {checksum}"
     )
 
 
