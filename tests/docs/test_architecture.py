@@ -21,7 +21,7 @@ EXAMPLES = {"squareplus", "squareplus_", "acme", "graph", "x", "y", "a", "b"}
 
 @pytest.fixture(scope="module")
 def files() -> list[str]:
-    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True)
+    listed = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True)
     if listed.returncode:
         pytest.skip("not a checkout")
     return listed.stdout.splitlines()

@@ -66,3 +66,11 @@ def test_explain_says_it() -> None:
     assert lowering("searchsorted.Tensor")["asks"] == ["searchsorted"]
     assert lowering("softmax")["asks"] == []
     assert lowering("_rank_positions")["kernel"]["name"] == "rank_positions"
+
+
+def test_the_page_tells_how_many_are_data() -> None:
+    primitives = [record for record in RECORDS if record["kind"] == "primitive"]
+    data, code = (sum(bool(record[key]) for record in primitives) for key in ("kernel", "code"))
+    text = " ".join((OPERATORS.parents[2] / "docs" / "architecture.md").read_text().split())
+    assert f"Of the {len(primitives)} primitives {data} name their kernel as data" in text
+    assert f"{code} are code" in text and f"{len(primitives) - data - code} are a decomposition alone" in text
