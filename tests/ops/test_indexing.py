@@ -385,3 +385,11 @@ def test_put(device: str) -> None:
 def test_nonzero_as_tuple(device: str) -> None:
     for got, want in zip(ts.nonzero(ts.tensor(S2, device=device), as_tuple=True), S2.nonzero(), strict=True):
         np.testing.assert_array_equal(got.cpu().numpy(), want)
+
+
+def test_an_index_that_is_wrong_is_told_once(device: str) -> None:
+    """A kernel that names its operator is not named again on the way out."""
+    x, far = ts.ones(3, 2, device=device), ts.tensor([7], device=device)
+    with pytest.raises(IndexError) as error:
+        x.index_select(0, far).sum().item()
+    assert "index_select: index_select" not in str(error.value) and "index 7" in str(error.value)

@@ -99,7 +99,7 @@ void fail_status(int status, const std::string& backend, const char* what) {
   std::string message = take_last_error();
   if (message.empty())
     message = concat(what, ": backend '", backend, "' failed with status ", status);
-  else
+  else if (!message.starts_with(concat(what, ": "))) // which kernels may say themselves
     message = concat(what, ": ", message);
   switch (status) {
   case TS_OUT_OF_MEMORY: throw Error(ErrorKind::OutOfMemory, message);
