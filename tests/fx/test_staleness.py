@@ -15,7 +15,7 @@ import tesserack as ts
 from tesserack.jit._compile.compiled import config
 from tesserack.jit._compile.state import Tokens
 
-from tests.fx.stale import closely, containers, functions, modules, objects, settings, values  # noqa: F401  # they fill CASES
+from tests.fx.stale import asked, bound, closely, containers, functions, modules, objects, settings, values  # noqa: F401  # they fill CASES
 from tests.fx.stale.cases import CASES
 
 X = ts.tensor([[1.0, -2.0], [3.0, 4.0]])

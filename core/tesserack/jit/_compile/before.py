@@ -6,7 +6,7 @@ import builtins
 import functools
 import types
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tesserack import _native
 from tesserack.autograd._whole import own_state
@@ -15,6 +15,9 @@ from tesserack.jit._compile.errors import NotProved
 from tesserack.jit._compile.state import ATOMS, TENSORS, Tokens, is_ours, spaces
 from tesserack.jit._compile.watch import is_trusted
 from tesserack.nn.modules.module import Module
+
+if TYPE_CHECKING:
+    from tesserack.jit._compile.dependencies import Dependencies
 
 __all__ = ["Before", "Seeds", "inner", "tokens_along", "tokens_of_cells", "watch_way"]
 
@@ -87,12 +90,26 @@ def _ways_of_cells(
         yield value, None if () in paths else [(path, _code.along(value, path)) for path in sorted(paths)]
 
 
+# Of what classes hold, what is not looked into: what does not change, and functions, which are seen as they run.
+_NO_STATE = (type, types.FunctionType, classmethod, property)
+
+
+def held_by(cls: type) -> Iterator[tuple[str, Any]]:
+    """What the program's classes hold, by name, that may change while they are the same."""
+    for base in () if is_ours(cls) else cls.__mro__:
+        if base.__flags__ & (1 << 9) and not is_ours(base):
+            for name, value in list(vars(base).items()):
+                if not (name.startswith("__") or type(value) in ATOMS or isinstance(value, _NO_STATE)):
+                    yield name, value
+
+
 class Seeds:
-    """What earlier runs have come to: functions' codes, with their globals, functions that close over something, and
-    what was read that no code tells.
+    """What earlier runs have come to: functions' codes, with their globals, functions that close over something,
+    classes, and what was read that no code tells.
     """
 
     def __init__(self) -> None:
+        self.classes: dict[int, type] = {}
         self.codes: dict[types.CodeType, dict[str, Any]] = {}
         self.functions: dict[int, types.FunctionType] = {}
         self.reads: dict[tuple[types.CodeType, _code.Read], dict[str, Any]] = {}
@@ -121,6 +138,7 @@ class Before:
         self._seen: set[int] = {*self.kept.modules}
         self._pending: list[Any] = [*given, *seeds.functions.values(), *self.kept.classes.values()]
         self._pending += {type(module) for module in self.kept.modules.values()}
+        self.classes = {id(cls): cls for cls in (*seeds.classes.values(), *self._pending) if isinstance(cls, type)}
         self._pending += [function for functions in self.kept.functions.values() for function in functions]
         most = len(self._seen) + _MOST
         self._begin(seeds)
@@ -132,6 +150,7 @@ class Before:
             self._keep_to(seeds)
         looked = len(self.kept.watched)
         self._tokens = self._all(self.kept)
+        self._held = self._of_classes(self.kept)
         self._rest = self._guard_of_rest(looked) if all(token is not None for _, _, token in self._tokens) else None
 
     def _guard_of_rest(self, looked: int) -> Any:
@@ -166,9 +185,12 @@ class Before:
             if not is_ours(value):
                 for code in (value.__code__, *inner(value.__code__)):
                     self._read(code, value.__globals__)
+        elif isinstance(value, types.BuiltinFunctionType):
+            self._pending += [] if isinstance(value.__self__, types.ModuleType) else [value.__self__]
         elif isinstance(value, functools.partial):
             self._pending += [value.func, *value.args, *value.keywords.values()]
         elif isinstance(value, type) and not is_ours(value):
+            self.classes[id(value)] = value
             metaclass: type = type(value)
             for base in (*value.__mro__, *metaclass.__mro__):
                 members = vars(base).values() if base.__flags__ & (1 << 9) and not is_ours(base) else ()
@@ -203,32 +225,48 @@ class Before:
             found.append((function.__code__, f"the run changes what {function.__name__} closes over", token))
         return found
 
+    def _of_classes(self, tokens: Tokens) -> list[tuple[str, str, Any]]:
+        """What classes hold, each with its name and the class."""
+        return [
+            (name, cls.__qualname__, _tried(Tokens.of, tokens, value))
+            for cls in list(self.classes.values())
+            for name, value in held_by(cls)
+        ]
+
     def after_roots(self) -> Tokens:
         """What has made the tokens of the roots, and no others."""
         return self._split.split()
 
     def check(
-        self, found: list[Any], functions: list[types.FunctionType], roots: Tokens, apart: set[types.CodeType]
+        self, run: Dependencies, functions: list[types.FunctionType], roots: Tokens, apart: set[types.CodeType]
     ) -> None:
         """``NotProved`` where a run has changed what it may read; passing where it was not known that it would come
-        to a function. ``roots`` has made the tokens of the roots, and no others. What codes ``apart`` read, which run
-        as Python every time, does not count.
+        to a function or a class. ``roots`` has made the tokens of the roots, and no others. What codes ``apart`` read,
+        which run as Python every time, does not count.
         """
-        for code, _, read in found:
+        for code, _, read in run.found:
             if (code, read) not in self.reads:
                 raise NotProved(f"{code.co_name} is reached in a way that is known only now", passing=True)
         for function in functions:
             if id(function) not in self.functions:
                 raise NotProved(f"{function.__name__} is reached in a way that is known only now", passing=True)
+        for cls in run.classes.values():
+            if id(cls) not in self.classes and any(name in run.attributes for name, _ in held_by(cls)):
+                raise NotProved(f"the class {cls.__name__} is reached in a way that is known only now", passing=True)
         if self._rest is not None and self._rest.holds([]):
             return  # none is another, nor has changed
         for (code, reason, before), (_, _, now) in zip(self._tokens, self._all(roots), strict=True):
             if before != now and code not in apart:
                 raise NotProved(reason, passing=True, own=True)  # as what is kept for the next run is
+        for (name, owner, before), (_, _, now) in zip(self._held, self._of_classes(roots), strict=False):
+            if before != now and name in run.attributes:
+                raise NotProved(f"the run changes {owner}.{name}, of a class", passing=True, own=True)
 
 
 def _tried(make: Any, tokens: Tokens, what: Any) -> Any:
+    done = tokens.progress()
     try:
         return make(tokens, what)
     except NotProved:
+        tokens.go_back(done)
         return None

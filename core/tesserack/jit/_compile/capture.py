@@ -143,7 +143,7 @@ def run(
             if read is not None:
                 dependencies.check_closures()
                 read.check(
-                    dependencies.found, dependencies.ran(), read.after_roots(), watch.inner.keys() - watch.codes.keys()
+                    dependencies, dependencies.ran(), read.after_roots(), watch.inner.keys() - watch.codes.keys()
                 )
             return result, _captured(recorder, dependencies, inputs, result, watch.is_new)
     except NotProved as error:
@@ -154,6 +154,7 @@ def run(
         seeds.reads.update(watch.steps.reads if watch.steps is not None else {})
         if dependencies is not None:
             seeds.functions.update((id(function), function) for function in dependencies.ran())
+            seeds.classes.update(dependencies.classes)
         return result, error
 
 
@@ -213,7 +214,8 @@ def _captured(
     recorder.whole.finish(held, is_new, dependencies.read_names())
     module = recorder.finish(dependencies, known)
     if recorder.changed and (catcher := dependencies.catches()):
-        raise NotProved(f"{catcher} goes on after errors, and what is written or drawn before them stays so")
+        told = f"{catcher} goes on after errors, and what is written or drawn before them stays so"
+        raise NotProved(told, own=catcher == "__exit__")  # of a context, which most do not
     outlines = [(x.dtype, tuple(x.shape), x.device) for x in inputs.tensors]
     return Capture(module, results, spec, dependencies, recorder.changed, inputs.tokens.kept, outlines)
 

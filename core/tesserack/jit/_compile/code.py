@@ -14,15 +14,18 @@ from tesserack.ops import OperatorNamespace
 
 __all__ = [
     "HIDDEN",
+    "REACHING",
     "REFUSED",
     "Read",
     "Reads",
     "along",
     "asks_by_constant_names",
+    "calls_told",
     "calls_what_it_is_given",
     "catches",
     "check",
     "free_paths",
+    "hidden_at",
     "instructions_of",
     "lines_of",
     "path_after",
@@ -43,9 +46,13 @@ _FREE = ("LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_FROM_DICT_OR_DEREF")
 
 # Of tensors: what changes though they are the same, or differs though they are alike.
 HIDDEN = frozenset({
-    "grad", "grad_fn", "is_leaf", "_base", "_version", "storage_offset", "retains_grad", "is_shared", "is_pinned",
-    "is_inference", "output_nr", "__dict__",
+    "grad", "_grad", "grad_fn", "_grad_fn", "is_leaf", "retains_grad", "output_nr", "_backward_hooks", "_tensor_hooks",
+    "_base", "_is_view", "_version", "storage_offset", "is_set_to", "is_shared", "is_pinned", "is_inference",
+    "_storage_id", "_storage_ptr", "_storage_nbytes", "_cdata", "__hash__", "__dict__",
 })  # fmt: skip
+# What asks for an attribute of anything, where the name or the object is known only to C.
+REACHING = frozenset({"__getattribute__", "__get__"})
+_ASKING = ("__getattribute__", "__getattr__")  # of the program's own: they ask for what was asked of them
 
 
 class Read(NamedTuple):
@@ -78,11 +85,26 @@ def reads(code: types.CodeType) -> Reads:
     for place, instruction in enumerate(instructions):
         if instruction.opname in ("LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR"):
             attributes.add(str(instruction.argval))
+        if instruction.opname == "MATCH_CLASS":
+            attributes.update(matched(instructions, place))
         if instruction.opname == "LOAD_GLOBAL":
             if instruction.argval in _BY_NAME:
                 attributes |= asks_by_constant_names(code) or frozenset()
             found.append(Read(str(instruction.argval), path_after(instructions, place), lines[place]))
+    if code.co_name in _ASKING:
+        attributes.update(const for const in code.co_consts if isinstance(const, str))
     return Reads(tuple(found), frozenset(attributes))
+
+
+def matched(instructions: list[dis.Instruction], place: int) -> tuple[str, ...]:
+    """The attributes that a pattern of a class names; that by which the class names others."""
+    names = instructions[place - 1].argval
+    return (*(names if isinstance(names, tuple) else ()), *(["__match_args__"] if instructions[place].arg else []))
+
+
+def reaches(code: types.CodeType, name: str) -> bool:
+    """Whether reading an attribute of that name gives what asks for others unseen."""
+    return name in REACHING and code.co_name not in _ASKING
 
 
 @functools.lru_cache(maxsize=4096)
@@ -122,11 +144,21 @@ def _refusal(code: types.CodeType) -> tuple[str, str] | None:
         name = instruction.opname
         if name in REFUSED:
             return where, f"{REFUSED[name]} {instruction.argval!r}"
-        if name in ("LOAD_ATTR", "LOAD_METHOD") and instruction.argval in HIDDEN:
-            return where, f"reads the attribute {instruction.argval!r}, which is no part of what is compared"
+        hidden = hidden_at(code, instructions, place)
+        if hidden is not None:
+            return where, f"reads the attribute {hidden!r}, which is no part of what is compared"
         if name in ("STORE_DEREF", "DELETE_DEREF") and instruction.argval in code.co_freevars:
             return where, f"writes {instruction.argval!r} of the function around it"
     return None
+
+
+def hidden_at(code: types.CodeType, instructions: list[dis.Instruction], place: int) -> str | None:
+    """The attribute that an instruction reads, if it may be one that is not compared."""
+    name, what = instructions[place].opname, instructions[place].argval
+    if name == "MATCH_CLASS":
+        return next((each for each in matched(instructions, place) if each in HIDDEN), None)
+    read = name in ("LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR") and (what in HIDDEN or reaches(code, what))
+    return str(what) if read else None
 
 
 def lines_of(instructions: list[dis.Instruction], code: types.CodeType) -> list[int]:
@@ -192,6 +224,15 @@ def asks_by_constant_names(code: types.CodeType) -> frozenset[str] | None:
             return None
         names.add(name)
     return frozenset(names)
+
+
+@functools.lru_cache(maxsize=4096)
+def calls_told(code: types.CodeType) -> frozenset[int]:
+    """Where ``getattr`` and ``hasattr`` are called under these names, and the names they ask by stand in the code."""
+    instructions = instructions_of(code)
+    begun = [place for place, i in enumerate(instructions) if i.opname == "LOAD_GLOBAL" and i.argval in _BY_NAME]
+    told = [place for place in begun if _constant_name(instructions, place) not in (None, *HIDDEN)]
+    return frozenset(next(i.offset for i in instructions[p:] if i.opname.startswith("CALL")) for p in told)
 
 
 def _constant_name(instructions: list[dis.Instruction], place: int) -> str | None:

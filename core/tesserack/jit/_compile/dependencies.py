@@ -32,6 +32,7 @@ _MAKERS = frozenset({
 })  # fmt: skip
 _ROOTS = (Tensor, Parameter)
 _AUTOCAST = _autocast.__file__
+_WRAPPER = types.WrapperDescriptorType
 
 
 class Dependencies:
@@ -47,6 +48,7 @@ class Dependencies:
         self._catcher = next((code.co_name for code in watch.catchers()), None)
         self.inputs = inputs
         self.given = [*inputs.tensors.values()]
+        self.classes: dict[int, type] = {}
         self._settle(before)
         self._check_changing()
         self._check_calls()
@@ -125,6 +127,7 @@ class Dependencies:
         found += self._of_holders(tokens, classes, done)
         found += self._closures(tokens)
         found += self._of_holders(tokens, classes, done)
+        self.classes = classes  # of which something may have been read
         tokens.watch("dict", _settings._state)
         tokens.watch("attributes", _printing._options)
         if self.abstract:
@@ -141,20 +144,27 @@ class Dependencies:
         while True:
             classes.update(tokens.classes)
             modules = {**self.inputs.handed, **tokens.handed}
-            left = [(key, tokens.of_class(cls, self.attributes)) for key, cls in classes.items() if key not in done]
+            left = [(key, tokens.of_class(cls, self._read_of(cls))) for key, cls in classes.items() if key not in done]
             left += [(key, tokens.of_module(m, self.attributes)) for key, m in modules.items() if key not in done]
             if not left:
                 return found
             done.update(key for key, _ in left)
             found += [token for _, token in left]
 
+    def _read_of(self, cls: type) -> frozenset[str]:
+        """The attributes that may have been read of a class: by patterns also those that it names."""
+        patterns = "__match_args__" in self.attributes
+        return self.attributes.union(getattr(cls, "__match_args__", ())) if patterns else self.attributes
+
     def _of_global(self, tokens: Tokens, code: types.CodeType, space: dict[str, Any], read: _code.Read) -> Any:
         try:
             values = _code.resolve(space, read)
             watch_way(tokens, space, read, values)
-            tells = self.closely and any(values[0] is told for told in TELLING)
+            tells = self.closely and any(values[0] is told and read.name == told.__name__ for told in TELLING)
             if tells or is_of_library(code, (read.name, *read.path)[-1]):
                 return values[0]  # which is called there, and each call is seen
+            if _is_named(read, values):
+                return (*tokens_along(tokens, values[:-1]), tokens._same(values[-1]))
             return tokens_along(tokens, values)
         except NotProved as error:
             told = f"{code.co_filename}:{read.line} reads {'.'.join((read.name, *read.path))}: {error.reason}"
@@ -241,6 +251,11 @@ class Dependencies:
         for value in (*self.tokens.builtins.values(), *self.inputs.builtins.values()) if indirect else ():
             if not computes(value):
                 raise NotProved(f"{value.__name__}, which may do anything, is at hand where calls are not seen")
+
+
+def _is_named(read: _code.Read, values: list[Any]) -> bool:
+    """Whether the code itself names a method of C whose calls nothing sees, so that it is looked at there."""
+    return bool(read.path) and type(values[-1]) is _WRAPPER and values[-1].__name__ == read.path[-1]
 
 
 def _identity(tokens: Tokens, value: Any) -> Any:

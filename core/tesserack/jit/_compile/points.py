@@ -7,11 +7,10 @@ import functools
 import types
 from typing import Any, NamedTuple
 
-from tesserack.jit._compile.code import HIDDEN, REFUSED, Read, lines_of, path_after
+from tesserack.jit._compile.code import REFUSED, Read, hidden_at, lines_of, path_after
 
 __all__ = ["Imported", "Owner", "Point", "points"]
 
-_ATTRIBUTES = ("LOAD_ATTR", "LOAD_METHOD")
 _WRITES = ("STORE_ATTR", "DELETE_ATTR")
 _NOTHING = ("PUSH_NULL", "PRECALL", "CACHE", "EXTENDED_ARG", "RESUME", "COPY_FREE_VARS", "MAKE_CELL", "NOP")
 
@@ -103,8 +102,9 @@ def _point(
         return Point("import", line, str(arg), imported=_imported(instructions, place))
     if name in _WRITES:
         return Point("write", line, str(arg), owner=_owner(instructions, place))
-    if name in _ATTRIBUTES and arg in HIDDEN:
-        return Point("hidden", line, str(arg), owner=_owner(instructions, place))
+    hidden = hidden_at(code, instructions, place)
+    if hidden is not None:  # of what a pattern names more than its subject is read, and that lies deeper
+        return Point("hidden", line, hidden, owner=None if name == "MATCH_CLASS" else _owner(instructions, place))
     local = _local(instruction)
     if modules and local in modules:
         imported = modules[local]

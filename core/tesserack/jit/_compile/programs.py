@@ -17,6 +17,7 @@ from tesserack.jit._python_call import OPERATOR, operator
 __all__ = ["Program", "ProgramRecorder"]
 
 
+_OWN_REGION = "autocast region of the program's own"  # which PyTorch's graphs take, whatever casts it
 _VALUES_READ = "values of a tensor are read, and Python goes by them"
 
 
@@ -170,7 +171,7 @@ class ProgramRecorder:
         except NotProved as error:
             self.graph = error
         except RuntimeError as error:
-            self.graph = NotProved(str(error))
+            self.graph = NotProved(str(error), own=_OWN_REGION in str(error))
 
     def place(self, output: Tensor) -> int:
         """Which of the graph's results a tensor is."""

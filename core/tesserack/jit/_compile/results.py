@@ -185,7 +185,8 @@ class Makers:
                     object.__setattr__(to, name, item(*given))
 
             return lambda: object.__new__(cls), fill
-        raise NotProved(f"an object of class {cls.__qualname__} is returned, which the run has made")
+        told = f"an object of class {cls.__qualname__} is returned, which the run has made"
+        raise NotProved(told, own=bool(cls.__flags__ & (1 << 9)))  # as what PyTorch's graphs leave to Python
 
 
 class _Leaf(NamedTuple):

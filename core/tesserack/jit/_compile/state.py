@@ -10,7 +10,8 @@ import gc
 import linecache
 import sys
 import types
-from collections import OrderedDict, namedtuple
+import weakref
+from collections import OrderedDict, defaultdict, namedtuple
 from collections.abc import Iterator
 from contextvars import ContextVar
 from typing import Any
@@ -18,6 +19,7 @@ from typing import Any
 import tesserack as ts
 from tesserack import Tensor, _native
 from tesserack.autograd._whole import own_state
+from tesserack.jit._compile.code import HIDDEN, REACHING
 from tesserack.jit._compile.errors import NotProved
 from tesserack.library import CustomOp
 from tesserack.nn.modules._registry import Registry
@@ -41,12 +43,13 @@ __all__ = [
 
 # Classes of objects whose tokens they are themselves.
 ATOMS = frozenset((
-    type(None), bool, int, str, bytes, type(...), object, types.BuiltinFunctionType, ts.dtype, ts.device,
-    type(NotImplemented), range, type(ts.strided), type(ts.contiguous_format), types.MethodDescriptorType,
-    types.WrapperDescriptorType, types.GetSetDescriptorType, types.MemberDescriptorType, _native.Operator,
-    _native.OperatorMethod, type(vars(namedtuple("_Named", "field"))["field"]),
+    type(None), bool, int, str, bytes, type(...), object, ts.dtype, ts.device, type(NotImplemented), range,
+    type(ts.strided), type(ts.contiguous_format), types.MethodDescriptorType, types.GetSetDescriptorType,
+    types.MemberDescriptorType, _native.Operator, _native.OperatorMethod,
+    type(vars(namedtuple("_Named", "field"))["field"]),
 ))  # fmt: skip
-_SIMPLE = ATOMS - {types.BuiltinFunctionType}  # which is noted besides
+# What functions of C are bound to that no call changes: modules, and records of what they run.
+_SPACES = (type(None), types.ModuleType, type(_native._likeness.__self__))
 _ANNOTATIONS = (types.GenericAlias, types.UnionType)
 _CONTAINERS = frozenset((dict, OrderedDict, list, set))
 # Values that do not change, whoever holds them.
@@ -54,19 +57,35 @@ PLAIN = (
     type(None), bool, int, float, complex, str, bytes, type(...), ts.dtype, ts.device, ts.Size, range, enum.Enum,
 )  # fmt: skip
 _MOST, _LONGEST = 100_000, 10_000  # objects that a token may be of, items of one
-# What a module keeps for itself and no computation reads.
-_PRIVATE = frozenset({
-    "_tesserack_scripted", "_compiled_call_impl", "_graph", "_lineno_map", "_tracer_cls", "_tracer_extras", "_in_spec",
-    "_out_spec", "_compiled", "_torchdynamo_orig_callable",
-})  # fmt: skip
-
-
+# What objects of the package's classes keep for themselves and no computation reads. By class: a program's own may
+# use the same names.
+_PRIVATE = {
+    _native._CompiledFunction: frozenset({"_compiled", "_torchdynamo_orig_callable"}),  # what runs it: see `_compound`
+    "tesserack.fx.graph_module.GraphModule": frozenset({
+        "_graph", "_lineno_map", "_tracer_cls", "_tracer_extras", "_in_spec", "_out_spec",  # of which `forward` is made
+    }),
+    "tesserack.jit.compiler.OptimizedModule": frozenset({"_compiled"}),  # runs `_orig_mod`
+}  # fmt: skip
+_CALL = "_compiled_call_impl"  # of any module: what this package calls in its place
 TENSORS = (Tensor, Parameter, Buffer)
 
 
 def is_ours(cls: Any) -> bool:
     """Whether a class or function is this package's."""
     return str(getattr(cls, "__module__", "")).partition(".")[0] in ("tesserack", "torch")
+
+
+_private_of: weakref.WeakKeyDictionary[type, frozenset[str]] = weakref.WeakKeyDictionary()
+
+
+def _private(value: Any, attributes: dict[str, Any]) -> frozenset[str]:
+    """The attributes of an object that no computation reads."""
+    cls = type(value)
+    if (found := _private_of.get(cls)) is None:
+        names = [key for base in cls.__mro__ for key in (base, f"{base.__module__}.{base.__qualname__}")]
+        found = _private_of[cls] = frozenset().union(*(_PRIVATE.get(key, ()) for key in names))
+    called = _CALL in attributes and is_ours(type(attributes[_CALL]))
+    return found | {_CALL} if called else found
 
 
 class _Written:
@@ -131,9 +150,11 @@ class Tokens:
         """The token of a value. ``NotProved`` for one whose changes cannot be seen."""
         kind = type(value)
         if kind in ATOMS:
-            if kind is types.BuiltinFunctionType:
-                self.builtins[id(value)] = value
             return (kind, value)
+        if kind is types.BuiltinFunctionType:
+            return self._builtin(value)
+        if kind is types.WrapperDescriptorType:
+            return self._wrapper(value)
         if kind in _CONTAINERS:
             if not value:
                 return self._empty(kind, value)
@@ -154,6 +175,18 @@ class Tokens:
                 return self.tensor(value)
         self._begin(value)
         return self._compound(value)
+
+    def _builtin(self, value: types.BuiltinFunctionType) -> Any:
+        """A function of C: what it is bound to is read, or written, by calling it."""
+        self.builtins[id(value)] = value
+        owner = value.__self__
+        return (type(value), value, None if isinstance(owner, _SPACES) else self.of(owner))
+
+    def _wrapper(self, value: types.WrapperDescriptorType) -> Any:
+        """A method of C whose calls nothing sees."""
+        if value.__name__ in REACHING or value.__name__ in HIDDEN:
+            raise NotProved(f"{value.__qualname__} is at hand, and by which name it asks is not seen")
+        return (type(value), value)
 
     def _begin(self, value: Any) -> None:
         self._open[id(value)] = len(self._open)
@@ -190,6 +223,18 @@ class Tokens:
         made.functions = {code: [*functions] for code, functions in self.functions.items()}
         made.partials = self.partials
         return made
+
+    def progress(self) -> tuple[int, int]:
+        """How much was looked at."""
+        return len(self._open), len(self.tensors)
+
+    def go_back(self, progress: tuple[int, int]) -> None:
+        """Look anew at what has been looked at since: it is in no token."""
+        opened, tensors = progress
+        for key in list(self._open)[opened:]:
+            del self._open[key]
+        for key in list(self.tensors)[tensors:]:
+            del self.tensors[key]
 
     def is_plain(self) -> bool:
         """Whether no more than values and tensors were met, that hold nothing."""
@@ -292,7 +337,11 @@ class Tokens:
         if cls in _CONTAINERS or cls in (tuple, frozenset):
             return None
         self.classes[id(cls)] = cls
-        return (self._same(cls), self._attributes(value))
+        made = ()
+        if isinstance(value, defaultdict):  # an attribute that lies in no dict
+            self.watch("answer", functools.partial(getattr, value, "default_factory"))
+            made = self.of(value.default_factory)
+        return (self._same(cls), self._attributes(value), made)
 
     def _member_of_enum(self, value: enum.Enum) -> Any:
         self._class(type(value))
@@ -322,7 +371,7 @@ class Tokens:
         else:
             self.watch("attributes", value)
         watched = self.watched if self.keep else None
-        return _native._attribute_tokens(found, _SIMPLE, _CONTAINERS, _PRIVATE, self.of, watched, self.kept)
+        return _native._attribute_tokens(found, ATOMS, _CONTAINERS, _private(value, found), self.of, watched, self.kept)
 
     def _object(self, value: Any) -> Any:
         """A plain object of a class written in Python: its attributes."""
@@ -374,7 +423,8 @@ class Tokens:
             for space in places:
                 self.entry(space, name)
             value = getattr(module, name)
-            found.append((name, self._same(value) if callable(value) else self.of(value)))
+            whole = type(value) is not types.BuiltinFunctionType and callable(value)
+            found.append((name, self._same(value) if whole else self.of(value)))
         return (id(module), *found)
 
     def _members_of_ours(self, base: type) -> Any:

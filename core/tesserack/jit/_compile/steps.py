@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from tesserack import Tensor, _native
-from tesserack.jit._compile.code import HIDDEN, Read, catches, writes
+from tesserack.jit._compile.code import HIDDEN, REACHING, Read, catches, writes
 from tesserack.jit._compile.points import Imported, Point, points
 from tesserack.jit._compile.state import is_ours, is_written
 from tesserack.nn.modules.module import Module
@@ -140,7 +140,7 @@ class Steps:
         owner = point.owner.find(frame)
         if point.kind == "write":
             self.writes(frame, owner, point.name)
-        elif isinstance(owner, Tensor):
+        elif _hides(owner, point.name):
             self._refuse_hidden(frame, point.name)
 
     def _refuse_hidden(self, frame: types.FrameType, name: str) -> None:
@@ -167,13 +167,34 @@ class Steps:
             told = f"{where} sets the attribute {name!r} of what was not known to be read"
             self.watch.refuse(told, passing=True, own=True)
 
+    def hashes(self, frame: types.FrameType, value: Any) -> None:
+        """Something asks for a hash."""
+        if not _hash_is_plain(value):
+            self._refuse_hidden(frame, "__hash__")
+
     def asks(self, frame: types.FrameType, owner: Any, name: Any) -> None:
         """Something asks for an attribute by a name."""
-        if isinstance(owner, Tensor) and name in HIDDEN:
+        if (name in HIDDEN or name in REACHING) and _hides(owner, str(name)):
             self._refuse_hidden(frame, str(name))
         elif isinstance(owner, types.ModuleType) and sys.modules.get(owner.__name__) is owner:
             self._read(frame, Read(owner.__name__, (str(name),), frame.f_lineno))
         self.names.add(str(name))
+
+
+def _hides(owner: Any, name: str) -> bool:
+    """Whether an attribute of that name is not compared: of tensors, of their class, and what asks for others."""
+    if name in REACHING:
+        return not (name == "__get__" and isinstance(owner, types.FunctionType))
+    if isinstance(owner, type):
+        return name == "__dict__" or issubclass(owner, Tensor)
+    return isinstance(owner, Tensor)
+
+
+def _hash_is_plain(value: Any) -> bool:
+    """Whether the hash of a value does not tell which tensor it is."""
+    if isinstance(value, (tuple, frozenset)):
+        return all(map(_hash_is_plain, value))
+    return not isinstance(value, Tensor)
 
 
 def _where(frame: types.FrameType, point: Point) -> str:
@@ -181,7 +202,7 @@ def _where(frame: types.FrameType, point: Point) -> str:
 
 
 def _begin(steps: Steps) -> None:
-    """Have the builtins that take names tell this thread's steps."""
+    """Have the builtins that take names, or tell objects apart, tell this thread's steps."""
     with _lock:
         _asking.setdefault(threading.get_ident(), []).append(steps)
         if not _plain:
@@ -200,13 +221,16 @@ def _end(steps: Steps) -> None:
             _plain.clear()
 
 
-def _telling(name: str, told: Callable[[Steps, types.FrameType, tuple[Any, ...]], None]) -> Callable[..., Any]:
+def _telling(
+    name: str, least: int, told: Callable[[Steps, types.FrameType, tuple[Any, ...]], None]
+) -> Callable[..., Any]:
+    """What stands in for a builtin that takes no fewer arguments than this."""
     real = vars(builtins)[name]
 
     def call(*args: Any) -> Any:
         for steps in _asking.get(threading.get_ident(), ()):
             frame = sys._getframe(1)
-            if len(args) > 1 and steps.watch.follows(frame):
+            if len(args) >= least and steps.watch.follows(frame):
                 told(steps, frame, args)
         return real(*args)
 
@@ -214,10 +238,11 @@ def _telling(name: str, told: Callable[[Steps, types.FrameType, tuple[Any, ...]]
 
 
 _STAND_INS = {
-    "getattr": _telling("getattr", lambda steps, frame, args: steps.asks(frame, args[0], args[1])),
-    "hasattr": _telling("hasattr", lambda steps, frame, args: steps.asks(frame, args[0], args[1])),
-    "setattr": _telling("setattr", lambda steps, frame, args: steps.writes(frame, args[0], args[1])),
-    "delattr": _telling("delattr", lambda steps, frame, args: steps.writes(frame, args[0], args[1])),
+    "hash": _telling("hash", 1, lambda steps, frame, args: steps.hashes(frame, args[0])),
+    "getattr": _telling("getattr", 2, lambda steps, frame, args: steps.asks(frame, args[0], args[1])),
+    "hasattr": _telling("hasattr", 2, lambda steps, frame, args: steps.asks(frame, args[0], args[1])),
+    "setattr": _telling("setattr", 2, lambda steps, frame, args: steps.writes(frame, args[0], args[1])),
+    "delattr": _telling("delattr", 2, lambda steps, frame, args: steps.writes(frame, args[0], args[1])),
 }
 # Of which each call is seen.
 TELLING = tuple(vars(builtins)[name] for name in _STAND_INS)

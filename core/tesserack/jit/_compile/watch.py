@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import copy
+import enum
 import functools
 import gc
 import inspect
+import re
+import string
 import sys
 import threading
 import types
@@ -15,9 +18,10 @@ from pathlib import Path
 from typing import Any
 
 from tesserack import Tensor, _native
+from tesserack._tensor import printing
 from tesserack._tensor.overrides import is_tensor_method_or_property
 from tesserack.autograd._whole import entries
-from tesserack.jit._compile.code import Read, asks_by_constant_names, catches, check, reads
+from tesserack.jit._compile.code import HIDDEN, REACHING, Read, calls_told, catches, check, reads
 from tesserack.jit._compile.errors import NotProved
 from tesserack.jit._compile.inside import Inside
 from tesserack.jit._compile.steps import Steps
@@ -35,9 +39,9 @@ _COMPUTE = (
     "autograd/_decorator.py", "autograd/function.py", "amp/_autocast.py", "amp/_policies.py", "amp/autocast_mode.py",
 )  # fmt: skip
 _NOT = ("nn/parallel", "ops/random.py")
-# Not getattr and hasattr: by which name is not seen, so nothing could be asked again.
+# Not getattr, hasattr and hash: by which name, and of what, is not seen, so nothing could be asked again.
 _BUILTINS = frozenset({
-    "abs", "all", "any", "bin", "callable", "chr", "divmod", "format", "hash", "isinstance",
+    "abs", "all", "any", "bin", "callable", "chr", "divmod", "format", "isinstance",
     "issubclass", "iter", "len", "max", "min", "next", "ord", "pow", "repr", "round", "sorted", "sum",
 })  # fmt: skip
 _MODULES = frozenset({"math", "_operator", "itertools", "_functools", "_collections", "cmath", "collections"})
@@ -68,13 +72,25 @@ _REFUSED = frozenset({
 })  # fmt: skip
 # Of what PyTorch's graphs take, and these do not: a function that has to be one graph runs as plain Python then.
 _TAKEN = ("utils/profiler/_record.py", "utils/settings.py")
+_TAKEN_CALLS = frozenset({"_register_hook", "inference_mode"})
+_TAKEN_MODULES = ("collections", "functools", "random", "re", "_sre", "numpy")  # whose functions do no more
+_DRAWS = f"{PACKAGE}/compat/torch_random/"  # numbers as PyTorch draws them
 _OF_NUMPY = frozenset({"numpy", "_numpy", "_from_numpy", "from_numpy", "__array__"})  # of these, what arrays go through
-_BY_NAME = frozenset({"getattr", "hasattr", "setattr", "delattr"})
+_FORMATS = ("format", "format_map")
+_HISTORY = printing._history.__code__  # of each tensor whose text is made
+# What of tensors is not compared and this package's Python tells; it is called by whatever name.
+_GETTERS = frozenset(
+    function.__code__
+    for name in HIDDEN & {*dir(Tensor)}
+    if isinstance(function := getattr(getattr(Tensor, name), "fget", getattr(Tensor, name)), types.FunctionType)
+)
+_BY_NAME = frozenset({"getattr", "hasattr", "setattr", "delattr", "hash"})
 _OF_ABC = frozenset({"_abc_instancecheck", "_abc_subclasscheck", "get_cache_token"})
 # By ids these tell objects apart within a run; how deep functions may be wrapped matters to none.
 _OF_LIBRARY = {
     inspect.unwrap.__code__.co_filename: frozenset({"id", "getrecursionlimit"}),
     copy.deepcopy.__code__.co_filename: frozenset({"id", "__reduce_ex__"}),
+    enum.unique.__code__.co_filename: frozenset({"hash"}),  # of a member's name
 }
 # Contexts that switch gradients.
 _SWITCHES = frozenset({"no_grad", "enable_grad", "set_grad_enabled", "inference_mode", "set_inference_mode"})
@@ -138,6 +154,7 @@ class Watch:
         self.codes: dict[types.CodeType, dict[str, Any]] = {}
         self.own: dict[types.CodeType, dict[str, Any]] = {}  # of this package's functions
         self.reason: NotProved | None = None
+        self.names: set[str] = set()  # by which texts ask for attributes
         self.abstract = False  # whether abstract classes were asked who belongs to them
         self._importing = 0
         self.inside = False  # within a call that stands whole
@@ -190,7 +207,7 @@ class Watch:
     def attributes(self) -> frozenset[str]:
         """Attributes that may have been read, of whatever."""
         names = self.steps.names if self.steps is not None else ()
-        return frozenset(names).union(*(reads(code).attributes for code in self.codes))
+        return frozenset(names).union(self.names, *(reads(code).attributes for code in self.codes))
 
     def is_new(self, value: Any) -> bool | None:
         """Whether an object was made in this run; None where that is not known."""
@@ -254,15 +271,29 @@ class Watch:
         elif event == "c_call":
             self._called_native(frame, arg)
 
+    def _formats(self, frame: types.FrameType, template: str) -> None:
+        """A text may name attributes of what it is filled with."""
+        asked = _asked_by(template)
+        self.names |= asked
+        if hidden := asked & (HIDDEN | REACHING):
+            self.refuse(f"{_line(frame)} formats {min(hidden)!r}, which is no part of what is compared", own=True)
+
     def _called(self, frame: types.FrameType) -> None:
         code = frame.f_code
         name = code.co_filename
         if code in entries or _native._within_backend():
             return  # of which the first stands whole
-        if name.startswith(PACKAGE):
+        if code is _HISTORY:
+            if frame.f_locals["tensor"].requires_grad:
+                self.refuse(f"{_line(frame)} makes a text that tells how a tensor was computed", own=True)
+        elif code in _GETTERS:
+            if frame.f_back is not None and self.follows(frame.f_back):
+                self.refuse(f"{_line(frame)} calls {code.co_name}, which is no part of what is compared", own=True)
+        elif name.startswith(PACKAGE):
             inside = name[len(PACKAGE) + 1 :]
             if not inside.startswith(_COMPUTE) or inside.startswith(_NOT):
-                self.refuse(f"{_line(frame.f_back)} calls {code.co_name} of {inside}", own=inside in _TAKEN)
+                taken = inside in _TAKEN or _is_drawing(frame.f_back)
+                self.refuse(f"{_line(frame.f_back)} calls {code.co_name} of {inside}", own=taken)
             elif not name.startswith(_OWN):
                 self.own.setdefault(code, frame.f_globals)
         elif name.startswith("<frozen importlib"):
@@ -290,11 +321,14 @@ class Watch:
         if self.native and name == "tolist" and isinstance(owner, Tensor):
             return  # which tells what it reads
         if name in _REFUSED or type(owner).__name__ in _SWITCHES:
-            self.refuse(
-                f"{_line(frame)} calls {name}", own=name in _OF_NUMPY or type(owner).__name__ == "inference_mode"
-            )
+            taken = {name, type(owner).__name__} & (_OF_NUMPY | _TAKEN_CALLS) or _is_drawing(frame)
+            self.refuse(f"{_line(frame)} calls {name}", own=bool(taken))
         if frame.f_code.co_filename.startswith(PACKAGE) or frame.f_code in _trusted or _is_help(frame):
             return
+        if isinstance(owner, Tensor) and name in HIDDEN:
+            self.refuse(f"{_line(frame)} calls {name}, which is no part of what is compared", own=True)
+        if isinstance(owner, str) and name in _FORMATS:
+            self._formats(frame, owner)
         if isinstance(owner, (Tensor, *_VALUES)) or is_tensor_method_or_property(function):
             return
         if name == "__new__" and isinstance(owner, type):
@@ -302,12 +336,12 @@ class Watch:
         if computes(function):
             self.abstract = self.abstract or name in _OF_ABC
             return
-        if name in _BY_NAME:
-            if name in ("getattr", "hasattr") and (self.steps or asks_by_constant_names(frame.f_code) is not None):
-                return
-            self.refuse(f"{_line(frame)} calls {name}, which may do anything", final=self.steps is not None)
-            return
         if is_of_library(frame.f_code, name):
+            return
+        if name in _BY_NAME:
+            # Steps are told of calls by these names, so that one seen here was kept under another.
+            if self.steps is not None or frame.f_lasti not in calls_told(frame.f_code):
+                self.refuse(f"{_line(frame)} calls {name}, which may do anything", final=self.steps is not None)
             return
         kind = type(owner)
         if getattr(kind, "__module__", None) in ("itertools", "builtins", "collections") and name in (
@@ -315,8 +349,20 @@ class Watch:
             "get",
         ):
             return
-        own = getattr(kind, "__module__", None) in ("collections", "functools", "random") or name in ("id", "intern")
+        of = {str(each).partition(".")[0] for each in (kind.__module__, getattr(function, "__module__", None))}
+        own = not of.isdisjoint(_TAKEN_MODULES) or name in ("id", "intern")
         self.refuse(f"{_line(frame)} calls {name}, which may do anything", own=own)
+
+
+def _asked_by(template: str) -> set[str]:
+    """The attributes that a text names which is to be formatted."""
+    found: set[str] = set()
+    try:
+        for _, name, spec, _ in string.Formatter().parse(template):
+            found.update(re.split(r"[.\[\]]", name or "")[1:], _asked_by(spec) if spec else ())
+    except ValueError:  # which formatting raises as well
+        return found
+    return found
 
 
 @functools.cache
@@ -335,6 +381,11 @@ def _inner(code: types.CodeType) -> Iterable[types.CodeType]:
         if isinstance(const, types.CodeType):
             yield const
             yield from _inner(const)
+
+
+def _is_drawing(frame: types.FrameType | None) -> bool:
+    """Whether a frame draws numbers in PyTorch's place: a graph of its steps would draw the same ones again."""
+    return frame is not None and frame.f_code.co_filename.startswith(_DRAWS)
 
 
 def _is_help(frame: types.FrameType | None) -> bool:
