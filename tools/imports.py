@@ -2,6 +2,7 @@
 
 Imports for type checkers alone (``if TYPE_CHECKING``) are none. A name of the topmost package stands for the module
 that it is taken from, where the package says so by a table: ``from tesserack import load``, and ``ts.load`` likewise.
+``importlib.import_module`` and ``__import__`` of a name that is written out are imports as well.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-__all__ = ["Import", "circles", "find_modules", "imports_of"]
+__all__ = ["Import", "circles", "computed_imports", "find_modules", "imports_of"]
 
 
 class Import(NamedTuple):
@@ -35,12 +36,21 @@ def find_modules(folder: Path, package: str) -> dict[str, Path]:
 
 def imports_of(name: str, path: Path, modules: Mapping[str, Path], homes: Mapping[str, str]) -> Iterator[Import]:
     """What a module imports of the modules given; ``homes`` says where names of theirs are taken from."""
-    reader = _Reader(name, name if path.name == "__init__.py" else name.rpartition(".")[0])
-    reader.visit(ast.parse(path.read_text()))
-    for target, line, lazy in reader.found:
+    for target, line, lazy in _read(name, path).found:
         module = _resolve(target, modules, homes)
         if module is not None and module != name:
             yield Import(module, line, lazy)
+
+
+def computed_imports(name: str, path: Path) -> list[int]:
+    """Lines where a module imports what it computes the name of, and which may be any module."""
+    return _read(name, path).computed
+
+
+def _read(name: str, path: Path) -> _Reader:
+    reader = _Reader(name, name if path.name == "__init__.py" else name.rpartition(".")[0])
+    reader.visit(ast.parse(path.read_text()))
+    return reader
 
 
 def _resolve(target: str, modules: Mapping[str, Path], homes: Mapping[str, str]) -> str | None:
@@ -59,9 +69,11 @@ class _Reader(ast.NodeVisitor):
 
     def __init__(self, module: str, package: str) -> None:
         self.found: list[tuple[str, int, bool]] = []
+        self.computed: list[int] = []
         self._package = package
         self._root = module.partition(".")[0]
         self._aliases: set[str] = set()  # names that stand for the topmost package
+        self._importers = {"__import__", "importlib.import_module"}  # as this module names functions that import
         self._depth = 0
 
     def visit_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> None:
@@ -82,13 +94,31 @@ class _Reader(ast.NodeVisitor):
         for alias in node.names:
             if alias.name == self._root or (alias.name.startswith(f"{self._root}.") and not alias.asname):
                 self._aliases.add(alias.asname or self._root)
+            if alias.name == "importlib" or (alias.name.startswith("importlib.") and not alias.asname):
+                self._importers.add(f"{alias.asname or 'importlib'}.import_module")
             self._note(alias.name, node)
 
     def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
         base = self._package.rsplit(".", node.level - 1)[0] if node.level else ""
         module = ".".join(filter(None, (base, node.module)))
         for alias in node.names:
+            if (module, alias.name) == ("importlib", "import_module"):
+                self._importers.add(alias.asname or alias.name)
             self._note(f"{module}.{alias.name}", node)
+
+    def visit_Call(self, node: ast.Call) -> None:
+        if ast.unparse(node.func) in self._importers:
+            given = [*node.args[:1], *(word.value for word in node.keywords if word.arg == "name")]
+            self._note_call(given[0] if given else node, node)
+        self.generic_visit(node)
+
+    def _note_call(self, given: ast.expr, node: ast.Call) -> None:
+        if isinstance(given, ast.Constant) and isinstance(given.value, str):
+            level = len(given.value) - len(given.value.lstrip("."))
+            base = self._package.rsplit(".", level - 1)[0] if level else ""
+            self._note(".".join(filter(None, (base, given.value[level:]))), node)
+        else:
+            self.computed.append(node.lineno)
 
     def visit_Attribute(self, node: ast.Attribute) -> None:
         words = [node.attr]

@@ -16,6 +16,7 @@ import importlib
 from tesserack._native import *  # noqa: F403
 from tesserack._native import Tensor, __version__  # noqa: F401
 from tesserack.ops.registry import public_functions
+from tesserack.utils import _compiler
 from tesserack.utils import homes as _homes
 
 _homes.install()
@@ -37,6 +38,15 @@ _tensor_methods.install(Tensor)
 _nonzero_unique.install(Tensor)
 _tensor_aliases.install(Tensor)
 backends.install()
+
+
+def _find_compiler() -> object:
+    from tesserack.jit import compiler  # which takes a while
+
+    return compiler
+
+
+_compiler.use_compiler(_find_compiler)
 
 
 def __getattr__(name: str) -> object:

@@ -87,13 +87,14 @@ CONJUGATED = {
 }
 
 
-NOT_FAKE = {"resolved", "negative"}  # a fake tensor does not say that it is conjugate
+NOT_FAKE = {"resolved", "negative"}
 
 
 @pytest.mark.parametrize("mode", ["real", "fake"])
 @pytest.mark.parametrize("name", CONJUGATED)
 def test_graphs_of_pending_conjugates(request, name, mode):
     if mode == "fake" and name in NOT_FAKE:
-        request.applymarker(pytest.mark.xfail(raises=RuntimeError, strict=True))
+        reason = "a fake tensor does not say that it is conjugate"
+        request.applymarker(pytest.mark.xfail(raises=RuntimeError, strict=True, reason=reason))
     function, x = CONJUGATED[name], ts.randn(3, dtype=ts.complex64)
     ts.testing.assert_close(make_fx(function, tracing_mode=mode)(x)(x * 2), function(x * 2))

@@ -257,7 +257,7 @@ def test_graphs_say_what_the_program_says_it_returns():
 
 def test_operators_pickle_by_name():
     """What a call has made of them is not taken along, and could not be found again."""
-    aten = ts.fx.experimental.proxy_tensor._ATEN
+    aten = ts.fx.experimental._proxy_tracer._ATEN
     make_fx(lambda x: ts.sin(x, out=ts.empty(2)))(ts.ones(2))
     for one in (aten.sin, aten.sin.default, aten.sin.out, aten.add.Tensor):
         assert pickle.loads(pickle.dumps(one)) is one

@@ -65,11 +65,32 @@ def test_a_circle_is_found_if_only_functions_import(layers, tmp_path):
         "import tesserack as ts\ndef f():\n    return ts.optim.adam.Adam\n",
         "def f():\n    from tesserack import hub\n    return hub\n",
         "import tesserack as ts\nf = lambda: ts.load\n",
+        'import importlib\ndef f():\n    return importlib.import_module("tesserack.optim.adam").Adam\n',
+        'from importlib import import_module as get\nf = lambda: get(name="tesserack.hub")\n',
+        'import importlib as i\nf = lambda: i.import_module("..optim.adam", __package__)\n',
+        'f = lambda: __import__("tesserack.optim.adam")\n',
     ],
 )
 def test_an_upward_import_is_found(layers, tmp_path, source):
     lines = found(layers, tmp_path, sparse__a=source, optim__adam="", optim__hub="", optim____init__="", jit="")
     assert len(lines) == 1 and "a layer above it" in lines[0] and lines[0].startswith("tesserack/sparse/a.py:")
+
+
+@pytest.mark.parametrize("call", ["importlib.import_module(name)", 'importlib.import_module(f"tesserack.{name}")',
+                                  "__import__(name)", "importlib.import_module(name=name)"])  # fmt: skip
+def test_an_import_of_a_computed_name_is_found(layers, tmp_path, call):
+    source = f"import importlib\ndef f(name):\n    return {call}\n"
+    (line,) = found(layers, tmp_path, sparse__a=source, jit___archive=source)
+    assert line.startswith("tesserack/sparse/a.py:3: imports a module by a computed name")
+
+
+def test_what_may_compute_names_does(layers):
+    """So that no module stays on the list for nothing."""
+    modules = layers.find_modules(PACKAGE, "tesserack")
+    computing = [(name, path) for name, path in modules.items() if layers.computed_imports(name, path)]
+    unused = [entry for entry in layers.COMPUTED
+              if not any(layers.level_of(name, path, {entry: 0}) is not None for name, path in computing)]  # fmt: skip
+    assert unused == []
 
 
 def test_imports_for_type_checkers_are_none(layers, tmp_path):
@@ -96,6 +117,34 @@ def test_a_circle_of_includes_is_found(layers, tmp_path):
     (native / "a.h").write_text('#include "ops/b.h"\n')
     (native / "b.h").write_text('#include "a.h"\n')
     assert list(layers.include_circles(tmp_path)) == ["circle of includes in core/native: ops/a.h, ops/b.h"]
+
+
+@pytest.mark.parametrize(
+    ("line", "mode"),
+    [
+        ("if (grad_enabled()) return;", "grad_enabled"),
+        ("const ThreadState& tls = thread_state();", "thread_state"),
+        ("if (is_recorded(self)) return;", "is_recorded"),
+        ("KeySet keys = tls.include;", ".include"),
+        ("KeySet keys = tls->keys & ~tls.exclude;", ".exclude"),
+    ],
+)
+def test_an_operator_that_asks_for_a_mode_is_found(layers, tmp_path, line, mode):
+    """But a gradient may ask its context, and files for what ASKS says of them alone."""
+    ops = tmp_path / "core" / "native" / "ops"
+    (ops / "common").mkdir(parents=True)
+    (ops / "a.cpp").write_text(f'#include "a.h"\nif (c.is_recorded()) // thread_state\n{line}\n')
+    (ops / "common" / "check.cpp").write_text("thread_state().inference\n")
+    found = list(layers.mode_violations(tmp_path))
+    assert found == [f"core/native/ops/a.cpp:3: an operator asks for a mode, {mode}"]
+
+
+def test_what_asks_for_a_mode_asks_for_that(layers):
+    """So that no exemption outlives its reason."""
+    for name, (modes, _) in layers.ASKS.items():
+        lines = (ROOT / "core" / "native" / "ops" / name).read_text().splitlines()
+        asked = {found.group() for line in lines for found in layers.MODES.finditer(line.partition("//")[0])}
+        assert asked == set(modes.split()), name
 
 
 def test_the_tree_is_in_order(layers):

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from importlib import import_module
 from typing import Any
 
 from tesserack import _native
 from tesserack._native import Tensor
 from tesserack.library.open_sizes import leaving_open
+from tesserack.utils._compiler import the_compiler
 
 __all__ = ["OpCheckError", "opcheck"]
 
@@ -121,8 +121,7 @@ def _check_autograd(op: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> 
 
 def _check_compiled(dynamic: bool, op: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
     """Captured, planned and run it gives what it gives eagerly, and so do its gradients."""
-    compile = import_module("tesserack.jit.compiler").compile  # of a layer above, which whoever asks for this has
-    run = compile(lambda *a, **k: op(*a, **k), dynamic=dynamic)
+    run = the_compiler().compile(lambda *a, **k: op(*a, **k), dynamic=dynamic)
     expected = _values_and_gradients(op, args, kwargs)
     for _ in range(2):  # the second call runs the plan
         got = _values_and_gradients(run, args, kwargs)

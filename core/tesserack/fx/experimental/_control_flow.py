@@ -15,7 +15,7 @@ from tesserack.aten.fake.fake_tensor import FakeTensor, FakeTensorMode
 from tesserack.aten.higher_order import HigherOrderOperator
 from tesserack.aten.modes import _only, stack
 from tesserack.autograd import Function
-from tesserack.fx.experimental.proxy_tensor import ProxyTorchDispatchMode, reenter_make_fx
+from tesserack.fx.experimental._proxy_tracer import ProxyTorchDispatchMode, reenter_make_fx
 from tesserack.fx.graph_module import GraphModule
 from tesserack.ops.control_flow import associative_scan_op, cond_op, map_impl, scan_op, while_loop_op
 from tesserack.ops.control_flow._checks import check_carry, check_same

@@ -9,7 +9,7 @@ from tesserack import Tensor, _native
 from tesserack.aten.operators import namespace
 from tesserack.func._batched import bottom
 from tesserack.func._modules import use_functional_rule
-from tesserack.fx.experimental.proxy_tensor import (
+from tesserack.fx.experimental._proxy_tracer import (
     ProxyTorchDispatchMode,
     PythonKeyTracer,
     RetracingInterpreter,

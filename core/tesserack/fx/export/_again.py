@@ -10,7 +10,7 @@ from typing import Any
 import tesserack as ts
 from tesserack.aten.operators import namespace
 from tesserack.aten.whole import by_values, whole_overloads
-from tesserack.fx.experimental.proxy_tensor import RetracingInterpreter
+from tesserack.fx.experimental._proxy_tracer import RetracingInterpreter
 from tesserack.fx.export._export import assemble, program_of
 from tesserack.fx.export._ranges import flat_inputs
 from tesserack.fx.export._unlift import ExportedModule, unlifted

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tesserack.aten.operators import namespace
-from tesserack.fx.experimental.proxy_tensor import PythonKeyTracer, get_proxy_mode
+from tesserack.fx.experimental._proxy_tracer import PythonKeyTracer, get_proxy_mode
 from tesserack.fx.export._expression import SymInt
 from tesserack.fx.graph import Graph
 from tesserack.fx.node import Node

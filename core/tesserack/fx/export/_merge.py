@@ -11,7 +11,7 @@ from typing import Any
 
 from tesserack import Tensor
 from tesserack.aten.operators import namespace
-from tesserack.fx.experimental.proxy_tensor import CARRIED
+from tesserack.fx.experimental._proxy_tracer import CARRIED
 from tesserack.fx.export._expression import Expression, SymInt, size
 from tesserack.fx.export._recorded import LOST, Trees, bound_trees, recorded
 from tesserack.fx.export._sizes import bounded, find

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from tesserack import Tensor
-from tesserack.fx.experimental.proxy_tensor import shown_frames, user_frames
+from tesserack.fx.experimental._proxy_tracer import shown_frames, user_frames
 from tesserack.fx.export._errors import ExportError
 from tesserack.nn.modules.module import Module
 

@@ -24,8 +24,8 @@ from tesserack.aten.modes import disabled_modes
 from tesserack.aten.names import random_names
 from tesserack.aten.operators import namespace
 from tesserack.aten.whole import whole_overloads
-from tesserack.fx.experimental.proxy_tensor import (
-    _PACKAGE,
+from tesserack.fx.experimental._proxy_tracer import (
+    PACKAGE,
     ProxyTorchDispatchMode,
     PythonKeyTracer,
     shown_frames,
@@ -281,7 +281,7 @@ def _within(program: Program, tracer: PythonKeyTracer) -> Iterator[None]:
 def line_of(error: BaseException) -> str:
     """The program's line that an error comes from."""
     frames = traceback.extract_tb(error.__traceback__)
-    found = [f for f in frames if not f.filename.startswith((_PACKAGE, "<frozen"))]
+    found = [f for f in frames if not f.filename.startswith((PACKAGE, "<frozen"))]
     return shown_frames([(f.filename, f.lineno or 0, f.name) for f in found[-1:]])
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import importlib
 import sys
 from collections import OrderedDict
 from collections.abc import Callable
@@ -34,6 +33,7 @@ from tesserack.nn.modules._state_dict import IncompatibleKeys, StateDictMixin
 from tesserack.nn.modules._traversal import TraversalMixin
 from tesserack.nn.modules._where import note_module
 from tesserack.nn.parameter import Buffer, Parameter
+from tesserack.utils._compiler import the_compiler
 
 __all__ = [
     "IncompatibleKeys",
@@ -66,11 +66,6 @@ _HOOK_TABLES = (
 
 # What other parts of the package give modules on request: by name, a function of the module that answers, or None.
 FALLBACKS: dict[str, Callable[[Any], Any]] = {}
-
-
-def _compile(module: Any, options: dict[str, Any]) -> Any:
-    """What runs a module's calls in its place; None if they run as they are. Compilers lie above this layer."""
-    return importlib.import_module("tesserack.jit.compiler").compiled_call(module, **options)
 
 
 def check_compile_options(
@@ -145,7 +140,7 @@ class Module(HookMixin, TraversalMixin, ConvertMixin, StateDictMixin):
     def compile(self, *args: Any, **kwargs: Any) -> None:
         """Has ``tesserack.compile`` with these arguments run the module's calls; by default they run as they are."""
         check_compile_options(*args, **kwargs)
-        compiled = _compile(self, kwargs)
+        compiled = the_compiler().compiled_call(self, **kwargs)
         self.__dict__["_compiled_call_impl"] = compiled
         if compiled is not None:
             self.__dict__["_hooked"] = True
