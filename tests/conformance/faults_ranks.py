@@ -14,7 +14,7 @@ def joined(test: str, message: str, innocent: str = "") -> Fault:
     return Fault(("--areas", "ranks", "-k", f"({wanted})"), module + test, message, innocent and module + innocent)
 
 
-_PLACES, _MESSAGES = "test_places_in_memory", "test_messages_and_barriers"
+_PLACES, _MESSAGES = "test_places_in_memory", "test_messages"
 _ORDER = "test_collectives_keep_to_their_stream"
 _EXACT = "test_whole_numbers_stay_exact"
 
@@ -76,5 +76,5 @@ RANKS: dict[str, Fault] = {
         r"\w+ on a stream of its own on defaultstream, without a wait of the host: .*: rank \d, element",
         f"{_ORDER}[default]",
     ),
-    "unmet": joined(_MESSAGES, r"barrier on unmet: rank 0 left 0\.\d+ s before all came", _PLACES),
+    "unmet": joined("test_barriers", r"barrier on unmet: rank 0 left 0\.\d+ s before all came", _PLACES),
 }

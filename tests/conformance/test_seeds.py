@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -21,8 +22,8 @@ def test_case(case):
 """
 
 
-def chosen(folder: Path, *options: str) -> list[str]:
-    (folder / "test_cases.py").write_text(CASES)
+def chosen(folder: Path, *options: str, text: str = CASES) -> list[str]:
+    (folder / "test_cases.py").write_text(text)
     environment = dict(os.environ, PYTHONPATH=str(Path(ts.__file__).parents[1]))
     command = [sys.executable, "-m", "pytest", "-q", "-rP", "-p", "no:cacheprovider", *options]
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
@@ -47,3 +48,28 @@ def test_the_seed_is_the_commits(tmp_path: Path) -> None:
         subprocess.run(["git", *command], cwd=tmp_path, check=True)
     head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=tmp_path, check=True, capture_output=True, text=True)
     assert f"{seeds.of_commit(tmp_path):08x}" == head.stdout[:8]
+
+
+DRAWS = """
+import hypothesis
+from hypothesis import strategies as st
+
+@hypothesis.settings(max_examples=5)
+@hypothesis.given(st.integers(0, 10**9))
+def test_draws(number):
+    print("case", number)
+"""
+
+
+@pytest.mark.parametrize("ci", ["", "1"])
+def test_the_seed_reaches_hypothesis_where_ci_runs_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ci: str
+) -> None:
+    """Hypothesis by itself draws the same every time where it sees CI."""
+    monkeypatch.setenv("CI", ci)
+    if not ci:
+        monkeypatch.delenv("CI")
+    shutil.copy(Path(__file__).parents[1] / "conftest.py", tmp_path)
+    options = ("-p", "tesserack.testing.pytest_plugin")
+    one, other, again = (chosen(tmp_path, *options, f"--tesserack-seed={n}", text=DRAWS) for n in (1, 2, 1))
+    assert one == again != other

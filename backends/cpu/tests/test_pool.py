@@ -29,14 +29,10 @@ MAX_CASES: list[tuple[tuple[int, ...], Any, Any, Any, Any, bool]] = [
 ]
 
 
-@pytest.mark.parametrize("channels_last", [False, True])
-@pytest.mark.parametrize("dtype", FLOATS + [np.dtype("i4"), np.dtype("u1")], ids=str)
-@pytest.mark.parametrize("case", MAX_CASES, ids=str)
-def test_max_pool(case: Any, dtype: np.dtype[Any], channels_last: bool) -> None:
+def max_pooled(case: Any, dtype: np.dtype[Any], channels_last: bool) -> tuple[Any, Any, Any]:
+    """The input and values of torch's, as float64 with gradients, and the kernel's indices; they are compared."""
     shape, kernel, stride, padding, dilation, ceil = case
-    channels_last = channels_last and len(shape) == 4
-    rng = np.random.default_rng(0)
-    x = rng.integers(0, 6, shape).astype(dtype)  # many ties
+    x = np.random.default_rng(0).integers(0, 6, shape).astype(dtype)  # many ties
     if dtype in FLOATS:
         x[..., 2, 3] = np.nan
         x[..., 5:7, 5:7] = -np.inf
@@ -48,9 +44,23 @@ def test_max_pool(case: Any, dtype: np.dtype[Any], channels_last: bool) -> None:
     call("max_pool2d_with_indices", [values, indices], [laid_out(x, channels_last)], params)
     np.testing.assert_array_equal(values.astype("f8"), want.detach().numpy())
     np.testing.assert_array_equal(indices, at.numpy())
-    if dtype not in FLOATS:
-        return
-    g = rng.integers(-4, 5, tuple(want.shape)).astype(dtype)
+    return wide, want, indices
+
+
+@pytest.mark.parametrize("channels_last", [False, True])
+@pytest.mark.parametrize("dtype", FLOATS + [np.dtype("i4"), np.dtype("u1")], ids=str)
+@pytest.mark.parametrize("case", MAX_CASES, ids=str)
+def test_max_pool(case: Any, dtype: np.dtype[Any], channels_last: bool) -> None:
+    max_pooled(case, dtype, channels_last and len(case[0]) == 4)
+
+
+@pytest.mark.parametrize("channels_last", [False, True])
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+@pytest.mark.parametrize("case", MAX_CASES, ids=str)
+def test_max_pool_backward(case: Any, dtype: np.dtype[Any], channels_last: bool) -> None:
+    shape, channels_last = case[0], channels_last and len(case[0]) == 4
+    wide, want, indices = max_pooled(case, dtype, channels_last)
+    g = np.random.default_rng(1).integers(-4, 5, tuple(want.shape)).astype(dtype)
     want.backward(torch.from_numpy(g.astype("f8")))
     dx = laid_out(np.empty(shape, dtype), channels_last)
     call("max_pool2d_backward", [dx], [laid_out(g, channels_last), indices], [list(shape)])

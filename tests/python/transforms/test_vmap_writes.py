@@ -167,7 +167,7 @@ def test_normalisations_of_entries(kind: str, training: bool, batched: str) -> N
         shared["m"] = shared["v"] = None  # type: ignore[assignment]
     names = [name for name in shared if name in batched and shared[name] is not None]
     if not names:
-        return
+        pytest.skip(f"{kind} norm has none of {batched!r} here")
     given = {name: ts.stack([shared[name] * k for k in (1.0, 0.5, 2.0)]) for name in names}
     kept = {name: given[name].clone() for name in names}
 

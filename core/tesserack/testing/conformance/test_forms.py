@@ -314,9 +314,15 @@ def test_far_offsets(far: Any, card: Card) -> None:
     expect(apart.contiguous(), np.array([11, 22, 33]), "copy_cast of uint8", span, card)
     expect(apart + 1, np.array([12, 23, 34]), "pointwise of uint8", span, card)
     expect(apart.sum(), np.array(66), "reduce of uint8", span, card)
-    if not card.supports("float32"):
-        return
-    wide = part.view(ts.float32)
+
+
+@pytest.mark.conformance(slow=True)
+def test_far_offsets_of_float32(far: Any, card: Card) -> None:
+    """Numbers that begin more than 2^31 bytes from their block's beginning."""
+    card.needs("float32")
+    begin = (1 << 31) + 64
+    where = "2^31 bytes and more into their block"
+    wide = far[begin : begin + 256].view(ts.float32)
     wide.copy_(ts.arange(64.0))
     expect(wide * 2, np.arange(64) * 2.0, "pointwise of float32", where, card)
     expect(wide.sum(), np.array(2016.0), "reduce of float32", where, card)
