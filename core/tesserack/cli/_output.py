@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-__all__ = ["add_json_option", "print_json", "print_table", "size", "table"]
+__all__ = ["add_json_option", "print_json", "print_table", "table", "tell"]
 
 
 def add_json_option(parser: argparse.ArgumentParser) -> None:
@@ -37,15 +39,8 @@ def table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> list[str]:
     return ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines]
 
 
-def size(count: int) -> str:
-    """Bytes in the largest unit that leaves a number of at least one.
-
-    >>> size(3 * 2**30 // 2)
-    '1.5 GiB'
-    """
-    value, unit = float(count), "B"
-    for larger in ("KiB", "MiB", "GiB", "TiB"):
-        if value < 1024:
-            break
-        value, unit = value / 1024, larger
-    return f"{value:.0f} B" if unit == "B" else f"{value:.1f} {unit}"
+def tell(text: str) -> None:
+    """Print beside the output, unless the program that ran has closed that or set None in its place."""
+    if sys.stderr is not None:  # which print would take for the output
+        with contextlib.suppress(AttributeError, ValueError):
+            print(text, file=sys.stderr)

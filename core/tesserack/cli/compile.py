@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import statistics
-import sys
 import time
 from collections.abc import Iterator
 
 from tesserack.cli import CommandError
-from tesserack.cli._output import table
+from tesserack.cli._output import table, tell
 from tesserack.cli.run import OPTIONS, begin, execute, parse, print_report
 from tesserack.jit._compile.measured import Measured, watching
 
@@ -49,7 +48,7 @@ def run(words: list[str]) -> int:
 
 
 def _print(met: list[Measured], start: float) -> None:
-    print("\n".join(_lines(met, time.perf_counter() - start)), file=sys.stderr)
+    tell("\n".join(_lines(met, time.perf_counter() - start)))
 
 
 def _lines(met: list[Measured], whole: float) -> Iterator[str]:

@@ -11,7 +11,8 @@ from tesserack.backends._info import all_backends, get
 from tesserack.backends._loader import load
 from tesserack.cli._checks import backends
 from tesserack.cli._checks.backends import link_text
-from tesserack.cli._output import add_json_option, print_json, print_table, size
+from tesserack.cli._output import add_json_option, print_json, print_table
+from tesserack.utils._results import size_text
 
 __all__ = ["configure", "run"]
 
@@ -76,8 +77,8 @@ def _devices(record: dict[str, Any]) -> str:
 
 def _device(index: int, properties: dict[str, Any]) -> str:
     total, free = properties["total_memory"], properties["free_memory"]
-    known = f"{size(free)} free of " if free else ""  # 0: the driver does not tell
-    memory = f", {known}{size(total)}" if total else ""
+    known = f"{size_text(free)} free of " if free else ""  # 0: the driver does not tell
+    memory = f", {known}{size_text(total)}" if total else ""
     return f"{index}: {properties['name'] or 'unnamed'}{memory}"
 
 

@@ -63,3 +63,11 @@ class BinaryOdds(Odds):
         else:
             self.probs = self._param
         return Size() if is_number(given) else self._param.size()
+
+    def _take_trials(self, total_count: Any, probs: Any, logits: Any, validate_args: bool | None) -> None:
+        """Begins a distribution of a number of trials, which is broadcast with the one given."""
+        self._take_odds(probs, logits)
+        self.total_count, self._param = broadcast_all(total_count, self._param)
+        self.total_count = self.total_count.type_as(self._param)
+        self.__dict__["logits" if probs is None else "probs"] = self._param
+        Distribution.__init__(self, self._param.size(), validate_args=validate_args)

@@ -153,12 +153,7 @@ class Kumaraswamy(TransformedDistribution):
         ]
 
     def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
-        new = self._get_checked_instance(Kumaraswamy, _instance)
-        new.concentration1 = self.concentration1.expand(batch_shape)
-        new.concentration0 = self.concentration0.expand(batch_shape)
-        super().expand(batch_shape, _instance=new)
-        new.transforms = new._transforms()
-        return new
+        return self._expanded_parts(Kumaraswamy, batch_shape, ("concentration1", "concentration0"), _instance)
 
     def _moment(self, n: int) -> Tensor:
         """E[x^n] = b B(1 + n / a, b)."""

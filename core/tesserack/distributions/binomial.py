@@ -28,11 +28,7 @@ class Binomial(BinaryOdds):
     def __init__(
         self, total_count: Any = 1, probs: Any = None, logits: Any = None, validate_args: bool | None = None
     ) -> None:
-        self._take_odds(probs, logits)
-        self.total_count, self._param = broadcast_all(total_count, self._param)
-        self.total_count = self.total_count.type_as(self._param)
-        self.__dict__["logits" if probs is None else "probs"] = self._param
-        super().__init__(self._param.size(), validate_args=validate_args)
+        self._take_trials(total_count, probs, logits, validate_args)
 
     def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
         return self._expand_odds(Binomial, batch_shape, _instance, 0, ("total_count",))
@@ -95,11 +91,7 @@ class NegativeBinomial(BinaryOdds):
     def __init__(
         self, total_count: Any, probs: Any = None, logits: Any = None, validate_args: bool | None = None
     ) -> None:
-        self._take_odds(probs, logits)
-        self.total_count, self._param = broadcast_all(total_count, self._param)
-        self.total_count = self.total_count.type_as(self._param)
-        self.__dict__["logits" if probs is None else "probs"] = self._param
-        super().__init__(self._param.size(), validate_args=validate_args)
+        self._take_trials(total_count, probs, logits, validate_args)
 
     def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
         return self._expand_odds(NegativeBinomial, batch_shape, _instance, 0, ("total_count",))

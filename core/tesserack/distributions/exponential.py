@@ -146,13 +146,9 @@ class Weibull(TransformedDistribution):
         return [PowerTransform(exponent=self.concentration_reciprocal), AffineTransform(loc=0, scale=self.scale)]
 
     def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
-        new = self._get_checked_instance(Weibull, _instance)
-        new.scale = self.scale.expand(batch_shape)
-        new.concentration = self.concentration.expand(batch_shape)
-        new.concentration_reciprocal = new.concentration.reciprocal()
-        super().expand(batch_shape, _instance=new)
-        new.transforms = new._transforms()
-        return new
+        return self._expanded_parts(
+            Weibull, batch_shape, ("scale", "concentration", "concentration_reciprocal"), _instance
+        )
 
     @property
     def mean(self) -> Tensor:
@@ -195,12 +191,7 @@ class Gumbel(TransformedDistribution):
         return [ExpTransform().inv, flip, ExpTransform().inv, AffineTransform(loc=self.loc, scale=-self.scale)]
 
     def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
-        new = self._get_checked_instance(Gumbel, _instance)
-        new.loc = self.loc.expand(batch_shape)
-        new.scale = self.scale.expand(batch_shape)
-        super().expand(batch_shape, _instance=new)
-        new.transforms = new._transforms()
-        return new
+        return self._expanded_parts(Gumbel, batch_shape, ("loc", "scale"), _instance)
 
     def log_prob(self, value: Tensor) -> Tensor:
         value = self._checked(value)

@@ -31,12 +31,7 @@ class Pareto(TransformedDistribution):
         return [ExpTransform(), AffineTransform(loc=0, scale=self.scale)]
 
     def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
-        new = self._get_checked_instance(Pareto, _instance)
-        new.scale = self.scale.expand(batch_shape)
-        new.alpha = self.alpha.expand(batch_shape)
-        super().expand(batch_shape, _instance=new)
-        new.transforms = new._transforms()
-        return new
+        return self._expanded_parts(Pareto, batch_shape, ("scale", "alpha"), _instance)
 
     @property
     def mean(self) -> Tensor:

@@ -69,6 +69,19 @@ class TransformedDistribution(Distribution):
         new._validate_args = self._validate_args
         return new
 
+    def _transforms(self) -> list[Any]:
+        """The transforms, of the parameters as they are; for those that have parameters."""
+        return self.transforms
+
+    def _expanded_parts(self, cls: type, batch_shape: Any, names: tuple[str, ...], _instance: Any) -> Any:
+        """A copy whose tensors ``names`` are expanded, and transforms made of these."""
+        new = self._get_checked_instance(cls, _instance)
+        for name in names:
+            setattr(new, name, getattr(self, name).expand(batch_shape))
+        TransformedDistribution.expand(self, batch_shape, _instance=new)
+        new.transforms = new._transforms()
+        return new
+
     @constraints.dependent_property(is_discrete=False)
     def support(self) -> Any:
         if not self.transforms:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tesserack import _native, library
@@ -219,6 +219,18 @@ class Library:
         name, _, rest = schema.partition("(")
         define(f"{self.ns}::{name.strip()}", f"({rest}")
         return name.strip()
+
+    def define_all(self, operators: Mapping[str, Callable[..., Any]]) -> None:
+        """Define an operator for each schema, with a kernel for every device.
+
+        >>> import tesserack as ts
+        >>> numbers = Library("doc_numbers", "DEF")
+        >>> numbers.define_all({"twice(Tensor x) -> Tensor": lambda x: x + x})
+        >>> ts.library.get("doc_numbers::twice")(ts.ones(1))
+        tensor([2.])
+        """
+        for schema, kernel in operators.items():
+            self.impl(self.define(schema), kernel, "CompositeExplicitAutograd")
 
     def impl(
         self,

@@ -11,6 +11,7 @@ from tesserack import Tensor, device, empty_like, no_grad
 from tesserack.nn.modules.module import Module
 from tesserack.nn.parameter import Buffer, Parameter, is_lazy
 from tesserack.utils._pytree import tree_leaves, tree_map
+from tesserack.utils._results import shapes_of
 from tesserack.utils.flop_counter import FlopCounterMode
 
 __all__ = ["Layer", "Summary", "summary"]
@@ -99,7 +100,7 @@ def summary(model: Module, input: Any, **kwargs: Any) -> Summary:
 
     def watch(path: str, module: Module, result: Any) -> None:
         nonlocal activations
-        met.setdefault(path, (type(module).__name__, _shapes(result)))
+        met.setdefault(path, (type(module).__name__, shapes_of(result)))
         if not module._modules:
             activations += sum(t.numel() * t.element_size() for t in _tensors(result))
 
@@ -180,17 +181,6 @@ def _tensors(result: Any) -> Iterator[Tensor]:
             yield from _tensors(item)
     elif isinstance(result, dict):
         yield from _tensors([*result.values()])
-
-
-def _shapes(result: Any) -> Any:
-    """The shapes of a result, in its structure."""
-    if isinstance(result, Tensor):
-        return tuple(result.shape)
-    if isinstance(result, (tuple, list)):
-        return [_shapes(item) for item in result]
-    if isinstance(result, dict):
-        return {key: _shapes(value) for key, value in result.items()}
-    return type(result).__name__
 
 
 def _line(cells: tuple[str, ...], widths: list[int]) -> str:

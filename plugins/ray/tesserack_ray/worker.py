@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 from collections.abc import Callable
 from typing import Any
 
@@ -29,9 +28,9 @@ class Worker:
 
     def free_port(self) -> int:
         """A port of this node that is free now."""
-        with socket.socket() as probe:
-            probe.bind(("", 0))
-            return int(probe.getsockname()[1])
+        from tesserack.distributed.launcher import free_port
+
+        return free_port()
 
     def begin(self, context: TrainContext, master: tuple[str, int], last: str | None, number: int) -> None:
         """Take a place among the ranks."""

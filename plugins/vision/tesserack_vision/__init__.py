@@ -30,9 +30,7 @@ def _define(namespace: str, operators: dict[str, Any]) -> None:
     from tesserack.library.definitions import Library
 
     library = Library(namespace, "DEF")
-    for schema, function in operators.items():
-        library.define(schema)
-        library.impl(schema.partition("(")[0], function, "CompositeExplicitAutograd")
+    library.define_all(operators)
     _libraries.append(library)
 
 

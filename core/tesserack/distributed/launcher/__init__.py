@@ -5,8 +5,9 @@
 
 from tesserack.distributed.launcher._agent import Agent, ChildFailedError
 from tesserack.distributed.launcher._options import LaunchConfig, make_parser, parse
+from tesserack.distributed.launcher._ports import free_port
 
-__all__ = ["Agent", "ChildFailedError", "LaunchConfig", "main", "make_parser", "parse"]
+__all__ = ["Agent", "ChildFailedError", "LaunchConfig", "free_port", "main", "make_parser", "parse"]
 
 
 def main(args: list[str] | None = None) -> None:

@@ -7,7 +7,6 @@ import ctypes
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -19,6 +18,7 @@ from typing import IO, Any, NamedTuple
 
 from tesserack.distributed.launcher._meeting import JobEnded, Meeting, Place
 from tesserack.distributed.launcher._options import LaunchConfig
+from tesserack.distributed.launcher._ports import free_port
 
 __all__ = ["Agent", "ChildFailedError"]
 
@@ -57,13 +57,6 @@ def _dying_with(launcher: int) -> Callable[[], None] | None:
             os._exit(1)
 
     return prepare
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def _why(code: int) -> str:
@@ -110,7 +103,7 @@ class Agent:
     def _attempted(self, meeting: Meeting) -> bool:
         """Start the ranks and see them to their end: whether that was a good one, and not to be begun again."""
         place = meeting.join()
-        port = place.port or self.config.master_port or _free_port()
+        port = place.port or self.config.master_port or free_port("127.0.0.1")
         try:
             self._start(place, port, meeting.restarts)
             failures, over = self._watch(meeting)

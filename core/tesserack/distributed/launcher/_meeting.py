@@ -18,6 +18,7 @@ from tesserack.distributed._errors import DistError, DistNetworkError
 from tesserack.distributed._tcp_store import TCPStore
 from tesserack.distributed.launcher._members import Members
 from tesserack.distributed.launcher._options import LaunchConfig
+from tesserack.distributed.launcher._ports import free_port
 
 __all__ = ["JobEnded", "Meeting", "Place"]
 
@@ -202,7 +203,7 @@ class Meeting:
         """Where ranks meet, which the first machine says; None where it is gone meanwhile."""
         key = self._key(f"{self._round}/host")
         if node == 0:
-            self._store.set(key, f"{_own_address(self._config)} {_free_port()}")
+            self._store.set(key, f"{_own_address(self._config)} {free_port()}")
         while not self._store.check([key]):
             members = self._look()
             if members.round != self._round:
@@ -283,9 +284,3 @@ def _own_address(config: LaunchConfig) -> str:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:  # no datagram is sent
         probe.connect((host, 9))
         return str(probe.getsockname()[0])
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("", 0))
-        return int(probe.getsockname()[1])

@@ -11,6 +11,7 @@ from typing import Any
 from tesserack._native import device
 from tesserack.nn.modules.module import Module
 from tesserack.nn.parameter import is_lazy
+from tesserack.utils._results import size_text
 from tesserack.utils.shapes._inputs import InputText
 from tesserack.utils.shapes._symbolic import fit, sizes_of
 from tesserack.utils.shapes._trial import Failure, Trial, run_trial
@@ -179,7 +180,7 @@ def _report(
         formula = fit(values, runs)
         if formula is not None and formula.divisor == 1:
             return formula.text(number)
-        if formula is not None and number is not _bytes:
+        if formula is not None and number is not size_text:
             return formula.text()
         at = ", ".join(f"{name}={size}" for name, size in runs[0].items())
         return f"{number(values[0])} (at {at})"
@@ -198,8 +199,8 @@ def _report(
         rows,
         total,
         told([t.total_flops for t in trials], "{:,}".format),
-        told([t.peak for t in trials], _bytes),
-        told([t.kept for t in trials], _bytes),
+        told([t.peak for t in trials], size_text),
+        told([t.kept for t in trials], size_text),
         sizes=runs[0],
     )
 
@@ -217,15 +218,6 @@ def _output(shapes: Sequence[Any], told: Callable[[Sequence[int]], str]) -> str:
     if isinstance(first, dict):
         return "{" + ", ".join(f"{key}: {_output([s[key] for s in shapes], told)}" for key in first) + "}"
     return str(first)
-
-
-def _bytes(count: int) -> str:
-    value, unit = float(count), "B"
-    for larger in ("KiB", "MiB", "GiB", "TiB"):
-        if value < 1024:
-            break
-        value, unit = value / 1024, larger
-    return f"{value:.0f} B" if unit == "B" else f"{value:.1f} {unit}"
 
 
 def mismatch_text(report: ShapeReport) -> str:

@@ -18,6 +18,7 @@ from tesserack.jit.compiler import exporting
 from tesserack.library import dispatch
 from tesserack.nn.modules.module import Module
 from tesserack.utils._pytree import tree_leaves, tree_map
+from tesserack.utils._results import shapes_of
 from tesserack.utils.flop_counter import FlopCounterMode
 from tesserack.utils.shapes._broadcasts import Broadcasts
 from tesserack.utils.shapes._constants import Constants
@@ -195,7 +196,7 @@ def run_trial(
 
     def leave(path: str, module: Module, result: Any) -> None:
         del running[running.index(path) :]  # what failed inside and was caught is over too
-        trial.outputs.setdefault(path, (type(module).__name__, _shapes(result)))
+        trial.outputs.setdefault(path, (type(module).__name__, shapes_of(result)))
         if not module._modules:
             trial.kept += sum(t.numel() * t.element_size() for t in tree_leaves(result) if isinstance(t, Tensor))
 
@@ -218,7 +219,7 @@ def run_trial(
             result = model(*args, **kwargs)
         if root is None:
             trial.order.append("")
-            trial.outputs[""] = getattr(model, "__name__", "function"), _shapes(result)
+            trial.outputs[""] = getattr(model, "__name__", "function"), shapes_of(result)
             trial.builds = type(result).__name__ if isinstance(result, Module) else ""
         trial.total_flops = counter.get_total_flops()
         trial.flops = _by_path(counter, name) if root is not None else {}
@@ -261,14 +262,3 @@ def _line(frames: Sequence[traceback.FrameSummary]) -> str:
     """The last line of the program among these."""
     theirs = [f for f in frames if not f.filename.startswith((_PACKAGE, "<"))]
     return f"{theirs[-1].filename}:{theirs[-1].lineno}: {theirs[-1].line}" if theirs else ""
-
-
-def _shapes(result: Any) -> Any:
-    """The shapes of a result, in its structure."""
-    if isinstance(result, Tensor):
-        return tuple(result.shape)
-    if isinstance(result, (tuple, list)):
-        return [_shapes(item) for item in result]
-    if isinstance(result, dict):
-        return {key: _shapes(value) for key, value in result.items()}
-    return type(result).__name__

@@ -54,8 +54,8 @@ class MemRecordsAcc:
     def __init__(self, mem_records: Iterable[Any]) -> None:
         self._records = sorted(mem_records, key=lambda record: record[0].start_ns())
 
-    def get_in_interval(self, start_us: float, end_us: float) -> Iterator[Any]:
-        """Those from a time to another, in microseconds."""
+    def in_interval(self, start_ns: float, end_ns: float) -> Iterator[Any]:
+        """Those from a time to another, in nanoseconds, both included."""
         for record in self._records:
-            if start_us * 1000 <= record[0].start_ns() <= end_us * 1000:
+            if start_ns <= record[0].start_ns() <= end_ns:
                 yield record
