@@ -200,6 +200,7 @@ class _Program(tuple[Any, ...]):
     id: _int
     n_inputs: _int
     constants: tuple[_float, ...]
+    integers: tuple[_int, ...]
     instructions: tuple[tuple[Any, ...], ...]
     outputs: tuple[_int, ...]
     text: str

@@ -406,6 +406,14 @@ def test_extras_name_packages_that_exist():
         assert extra == name and any(place.is_file() for place in places), name
 
 
+def test_the_extra_for_all_names_every_package():
+    """But for the two that are there to learn from and to test with, and what others bring along."""
+    root = Path(__file__).resolve().parents[2]
+    (text,) = re.findall(r"^all = (.*)$", (root / "pyproject.toml").read_text(), re.MULTILINE)
+    there = {place.parent.name for kind in ("backends", "plugins") for place in root.glob(f"{kind}/*/pyproject.toml")}
+    assert {name for name in there if not re.search(rf"\b{name}\b", text)} == {"kernelgen", "null", "reference"}
+
+
 def test_help_on_backend_lists_the_optional_slots():
     slots = [name for name, value in vars(ts.backends.Backend).items() if value is None]
     assert len(slots) > 10

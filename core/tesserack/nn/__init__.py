@@ -2,7 +2,7 @@
 
 from tesserack.nn import attention, functional, grad, init, modules, parallel, parameter, utils
 
-# Family by family: mypy does not see what an __all__ made of others' passes on.
+# Family by family: of an __all__ mypy reads lists that are written out, and none that is made of others'.
 from tesserack.nn.modules.activation import *  # noqa: F403
 from tesserack.nn.modules.adaptive import *  # noqa: F403
 from tesserack.nn.modules.attention import *  # noqa: F403

@@ -105,7 +105,7 @@ def truncating_division(a: Array, b: Array) -> Array:
     if a.dtype.kind not in "iu":
         return np.divide(a, b)
     quotient = np.floor_divide(a, b)
-    return quotient + ((quotient < 0) & (quotient * b != a)).astype(a.dtype)
+    return np.asarray(quotient + ((quotient < 0) & (quotient * b != a)).astype(a.dtype))
 
 
 def power(a: Array, b: Array) -> Array:
@@ -197,7 +197,7 @@ def pointwise(*, outputs: tuple[Operand, ...], inputs: tuple[Any, ...], program:
 
 # --- reductions, scans, products ------------------------------------------------------------------------------------
 
-REDUCTIONS = {"sum": np.sum, "prod": np.prod, "max": np.max, "min": np.min, "any": np.any, "all": np.all}
+REDUCTIONS: Any = {"sum": np.sum, "prod": np.prod, "max": np.max, "min": np.min, "any": np.any, "all": np.all}
 
 
 @backend.kernel("reduce")
@@ -241,7 +241,7 @@ def places(index: Operand, dim: int, size: int) -> tuple[Array, ...]:
     positions = read(index)
     if positions.size and not (positions.min() >= 0 and positions.max() < size):
         raise IndexError(f"index {positions.flat[np.argmax((positions < 0) | (positions >= size))]} is out of bounds")
-    grid = list(np.indices(positions.shape, sparse=True))
+    grid: list[Array] = list(np.indices(positions.shape, sparse=True))
     grid[dim] = positions
     return tuple(grid)
 
