@@ -7,6 +7,7 @@ says, as PyTorch's does; otherwise Tesserack's interpreter reads it, which runs 
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib
 import io
@@ -27,7 +28,7 @@ from tesserack.nested._saving import jagged_parts, strided_parts
 from tesserack.nested._tensor import NestedTensor
 from tesserack.nn.modules._state_dict import StateDict
 from tesserack.serialization._files import destination, read_exactly
-from tesserack.serialization._safe import get_safe_globals
+from tesserack.serialization._safe import declared, get_safe_globals, only_weights, today
 from tesserack.serialization._torch_file import DAMAGES, read_archive_with, read_legacy_with, rest_of
 from tesserack.serialization._torch_names import STORAGES, StorageKind, call_named, quantized_names
 from tesserack.serialization._torch_writer import StorageTable, deep_recursion, write_records
@@ -386,7 +387,7 @@ class _Asking(_Outline):
         try:
             _Unpickler.find_class(self, module, name)
         except WeightsOnlyError:
-            self.unsafe.append(f"{module}.{name}")
+            self.unsafe.append(".".join(today(module, name)))
         return super().find_class(module, name)
 
 
@@ -450,17 +451,15 @@ _PLAIN: dict[str, tuple[str, ...]] = {
     "torch": ("Size", "device", "Tensor"),
     "torch.nn.parameter": ("Parameter", "Buffer"),
     "builtins": _BUILTINS,
-    "__builtin__": _BUILTINS,
     "_codecs": ("encode",),
 }
 
 
 def _find_safe(unpickler: _Unpickler, module: str, name: str) -> Any:
     """Names that were declared safe, and those of plain data."""
-    for item in get_safe_globals():
-        item, full = item if isinstance(item, tuple) else (item, f"{item.__module__}.{item.__qualname__}")
-        if full == f"{module}.{name}":
-            return item
+    with contextlib.suppress(LookupError):
+        return declared(module, name)
+    module, name = today(module, name)
     if name in _PLAIN.get(module, ()):
         return unpickler.find_any(module, name)
     raise WeightsOnlyError(_refusal(f"it names {module}.{name}"))
@@ -486,9 +485,7 @@ def load(
 
     ``pickle_module`` is whose ``Unpickler`` runs it, and ``pickle_load_args`` are its options.
     """
-    if pickle_module is not None and weights_only:
-        raise RuntimeError("load: weights_only=True reads by no pickle module; leave pickle_module out")
-    weights_only = weights_only if weights_only is not None or pickle_module is None else False
+    weights_only = only_weights(weights_only, pickle_module)
     map_location = _restoring(map_location)
     if isinstance(f, (str, os.PathLike)) and os.fspath(f).endswith(".index.json"):
         return _load_plain(f, map_location, mmap=mmap)
@@ -505,14 +502,14 @@ def load(
     return _load_file(f, map_location, pickle_module, weights_only, pickle_load_args)
 
 
-def _load_file(file: Any, map_location: Any, pickle_module: Any, weights_only: bool | None, options: Any) -> Any:
+def _load_file(file: Any, map_location: Any, pickle_module: Any, weights_only: bool, options: Any) -> Any:
     archive, find = _is_archive(file), None
-    if weights_only is not False:
-        if not archive or not get_safe_globals():
+    if not archive and not _is_old(file):
+        return _load_plain(file, map_location)
+    if weights_only:
+        if not get_safe_globals():
             return _load_plain(file, map_location, encoding=options.get("encoding"))
         find, pickle_module = _find_safe, None
-    elif not archive and not _is_old(file):
-        return _load_plain(file, map_location)
     kind = _unpickler_of(pickle_module)
     options = {"encoding": "utf-8", **options}  # of the strings of Python 2
     return (_load_objects if archive else _load_old_objects)(file, map_location, find, kind, options)

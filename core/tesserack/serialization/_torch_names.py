@@ -12,6 +12,7 @@ from typing import Any
 import tesserack as ts
 from tesserack import Tensor
 from tesserack._tensor.pending import with_bits
+from tesserack.serialization._safe import today
 from tesserack.storage import TypedStorage, UntypedStorage
 
 __all__ = [
@@ -438,7 +439,7 @@ def call_named(name: str) -> Callable[..., Any]:
 
 def named(module: str, name: str) -> Any:
     """What a name in a pickle stands for; nothing is imported."""
-    module = {"__builtin__": "builtins"}.get(module, module)
+    module, name = today(module, name)
     full = f"{module}.{name}"
     if full in _CALLS:
         return Call(full, _CALLS[full])
