@@ -16,11 +16,12 @@ from pathlib import Path
 import pytest
 import tesserack as ts
 from tesserack import cli
-from tesserack.cli import _output, devices
+from tesserack.cli import devices
 from tesserack.cli import ops as ops_command
 from tesserack.cli._checks import settings
 from tesserack.plugins import Finding
 from tesserack.utils import environment as _environment
+from tesserack.utils._results import size_text
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -401,7 +402,7 @@ def test_variables_are_all_known():
 
 
 def test_sizes():
-    assert [_output.size(n) for n in (0, 1023, 1024, 3 << 29, 5 << 40, 5 << 50)] == [
+    assert [size_text(n) for n in (0, 1023, 1024, 3 << 29, 5 << 40, 5 << 50)] == [
         "0 B",
         "1023 B",
         "1.0 KiB",

@@ -6,12 +6,15 @@ Exit status: 0 done, 1 the thing asked about is not in order, 2 wrong usage or n
 from __future__ import annotations
 
 import argparse
+import contextlib
 import errno
 import importlib
 import os
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any
+
+from tesserack.cli._output import tell
 
 __all__ = ["COMMANDS", "CommandError", "import_part", "main"]
 
@@ -105,12 +108,12 @@ def _add_plugins(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]
     try:
         plugins.load()
     except plugins.PluginError as error:
-        print(f"tesserack: warning: {error}", file=sys.stderr)
+        tell(f"tesserack: warning: {error}")
     try:
         for _ in call_each("tesserack_commands", subparsers=subparsers):
             pass
     except plugins.PluginError as error:
-        print(f"tesserack: warning: {error}", file=sys.stderr)
+        tell(f"tesserack: warning: {error}")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -124,7 +127,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return _written(given)
     except CommandError as error:
-        print(f"tesserack: error: {error}", file=sys.stderr)
+        tell(f"tesserack: error: {error}")
         return error.status
     except KeyboardInterrupt:
         return 130
@@ -136,7 +139,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT) or error.filename is not None:
             raise
         _drop_output()
-        print(f"tesserack: error: the output could not be written: {error.strerror}", file=sys.stderr)
+        tell(f"tesserack: error: the output could not be written: {error.strerror}")
         return 1
 
 
@@ -145,14 +148,27 @@ def _written(given: list[str]) -> int:
     try:
         status = _dispatch(given)
     except SystemExit:  # of the parser, after a text of help
-        sys.stdout.flush()
+        _flush()
         raise
-    sys.stdout.flush()
+    _flush()
     return status
 
 
+def _flush() -> None:
+    """Write out what was printed; a program may have closed its output, or set None or anything else there."""
+    with contextlib.suppress(AttributeError, ValueError):  # of which Python tells when it ends
+        sys.stdout.flush()
+
+
 def _drop_output() -> None:
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    """Let what was not written go nowhere, as Python tries again when it ends."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+        except (AttributeError, ValueError):
+            continue
 
 
 def _dispatch(given: list[str]) -> int:
@@ -169,9 +185,7 @@ def _dispatch(given: list[str]) -> int:
     if arguments.command is None:
         make_parser().print_help()
         return 2
-    status = _expecting_errors(lambda: arguments.run(arguments))
-    sys.stdout.flush()
-    return status
+    return _expecting_errors(lambda: arguments.run(arguments))
 
 
 def _expecting_errors(run: Callable[[], int | None]) -> int:

@@ -13,6 +13,7 @@ from typing import Any
 import tesserack
 from tesserack.backends._discovery import SettingError
 from tesserack.cli import CommandError
+from tesserack.cli._output import tell
 
 __all__ = ["OPTIONS", "Request", "begin", "execute", "parse", "print_report", "run"]
 
@@ -106,7 +107,7 @@ def execute(request: Request) -> int:
         error.__traceback__ = _within_program(error.__traceback__)
         sys.excepthook(type(error), error, error.__traceback__)
         if request.device and not request.as_cuda and "on the same device" in str(error):
-            print(BESIDE.format(request.device), file=sys.stderr)
+            tell(BESIDE.format(request.device))
         return 130 if isinstance(error, KeyboardInterrupt) else 1
     return 0
 
@@ -145,7 +146,7 @@ def print_report() -> None:
     from tesserack.compat import _sources, report
 
     _sources.add_to(report(), sys.argv[0])
-    print("\n".join(report().lines()), file=sys.stderr)
+    tell("\n".join(report().lines()))
 
 
 # --- the command line ----------------------------------------------------------------------------------------------
