@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import textwrap
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -39,6 +41,11 @@ DRAWS = {
     **{f"few normal {d}": lambda t, d=d: t.empty(7, dtype=getattr(t, d)).normal_(0.3, 0.7) for d in FLOATS},
     **{f"uniform_ {d}": lambda t, d=d: t.empty(1000, dtype=getattr(t, d)).uniform_(-0.3, 0.7) for d in FLOATS},
     **{f"many normal {d}": lambda t, d=d: t.randn(100_005, dtype=getattr(t, d)) for d in ("float32", "bfloat16")},
+    "many normal float64": lambda t: t.randn(100_005, dtype=t.float64),
+    **{
+        f"many normal_ of {m} and {d}": lambda t, m=m, d=d: t.empty(70_003, dtype=t.float64).normal_(m, d)
+        for m, d in ((0.3, 0.7), (0.0, 0.7), (-2.5, 1.0), (0.0, 2.0))
+    },
     "many uniform": lambda t: t.rand(100_005),
     "many uniform_": lambda t: t.empty(100_005).uniform_(-0.3, 0.7),
     "many uneven uniform_": lambda t: t.empty(100_005).uniform_(-0.07, 0.11),
@@ -246,3 +253,29 @@ def test_orthogonal_matrices_are_pytorchs(shape):
     ts.manual_seed(3)
     theirs, ours = torch.nn.init.orthogonal_(torch.empty(shape), 2.0), ts.nn.init.orthogonal_(ts.empty(shape), 2.0)
     np.testing.assert_allclose(ours.numpy(), theirs.numpy(), atol=2e-6)
+
+
+def test_products_and_sums_are_rounded_once():
+    """Also where no more than one operation needs to be."""
+    from tesserack.compat.torch_random import _normal
+
+    random = np.random.default_rng(3)
+    a = np.concatenate([random.normal(size=2000) * 8, random.normal(size=200) * 1e-8, [0.0, -0.0]])
+    for b, c in ((0.7, 0.3), (-1.3, 1e-9), (1e-3, 5.0), (3.3, -3.3), (0.7, 0.0), (1.0, 0.3), (-1.0, 0.3), (2.0, 0.1)):
+        exact = [float(Fraction(x) * Fraction(b) + Fraction(c)) for x in a.tolist()]
+        assert _normal.fma64(a, b, c).tolist() == exact, (b, c)
+    assert not np.signbit(_normal.fma64(np.array([-0.0]), 1.0, 0.0)).any()
+
+
+def test_loops_with_other_bits_than_the_c_librarys_are_not_taken():
+    from tesserack.compat.torch_random import _normal
+
+    def rough(x):
+        bits = np.log(x).view(np.int64)
+        return (bits + (np.arange(x.size) % 1000 == 0).reshape(x.shape)).view(np.float64)
+
+    sure = _normal._each(math.log)
+    assert not _normal._same(rough, sure, 1.0) and _normal._same(sure, sure, 1.0)
+    angles = np.linspace(0, 6.28, 32).reshape(4, 8)
+    for loop, exact in zip(_normal._loops(), (math.log, math.sin, math.cos), strict=True):
+        assert loop(angles + 0.1).tolist() == [[exact(x) for x in row] for row in (angles + 0.1).tolist()]
