@@ -189,3 +189,16 @@ def test_training_reduces_the_loss(device):
             optimizer.step()
             losses.append(loss.item())
         assert losses[-1] < 0.25 < 0.5 < losses[0]
+
+
+def test_adam_takes_betas_that_are_floats_or_tensors():
+    """As in PyTorch, whose other optimizers take integers."""
+    p = [nn.Parameter(ts.ones(1))]
+    for kind in (optim.Adam, optim.AdamW):
+        for betas in ((0, 0.9), (0.9, 0), (0, 0), (ts.tensor(0.9), 0.99)):
+            with pytest.raises(ValueError, match="either both floats or both Tensors"):
+                kind(p, betas=betas)
+        assert kind(p, betas=(0.0, 0.9)).defaults["betas"] == (0.0, 0.9)
+        assert len(kind(p, betas=(ts.tensor(0.9), ts.tensor(0.99)), foreach=False).param_groups) == 1
+    for kind in (optim.NAdam, optim.RAdam, optim.Adamax):
+        assert kind(p, betas=(0, 0.9)).defaults["betas"] == (0, 0.9)

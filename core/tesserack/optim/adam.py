@@ -73,6 +73,8 @@ class Adam(Optimizer):
             "decoupled_weight_decay": decoupled_weight_decay,
         }
         super().__init__(params, defaults)
+        if not any(all(isinstance(beta, kind) for beta in betas) for kind in (float, Tensor)):
+            raise ValueError("betas must be either both floats or both Tensors")  # PyTorch takes no integers here
 
     def _check_group(self, group: Group) -> None:
         require(group["lr"] >= 0, "learning rate", group["lr"], "lr >= 0")
