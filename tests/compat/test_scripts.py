@@ -247,3 +247,100 @@ def test_scripted_functions_are_no_methods_and_keep_their_source(tmp_path):
 
 def len_of(x):
     return len(x)
+
+
+WRONG_CALLS = """
+    import typing, warnings
+    import torch
+    from torch import Tensor, nn
+
+    warnings.simplefilter("ignore")
+
+    @torch.jit.script
+    def f(x, n: int = 2, s: float = 1.0):
+        return x * n + s
+
+    @torch.jit.script
+    def g(a: typing.Optional[Tensor], names: typing.List[str], pair: typing.Tuple[int, int], d: typing.Dict[str, int]):
+        return len(names)
+
+    def commented(x, n):
+        # type: (str, List[int]) -> str
+        return x
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.lin = nn.Linear(2, 2)
+
+        def forward(self, x, n: int = 1):
+            if n > 9:
+                raise ValueError("of the body")
+            return self.lin(x) * n
+
+    class Old(torch.jit.ScriptModule):
+        @torch.jit.script_method
+        def forward(self, x, n: int = 1):
+            return x * n
+
+    x, net, old = torch.ones(1, 2), torch.jit.script(Net()), Old()
+
+    def told(call, *args, **kwargs):
+        try:
+            call(*args, **kwargs)
+            return "ran"
+        except RuntimeError as error:
+            return str(error).partition(". ")[0].partition("\\n")[0].rstrip(".")
+
+    for call in (f, net, old):
+        print([told(call, x), told(call, x, True), told(call, x=x, n=1)])
+        print([told(call), told(call, "a"), told(call, x, "s"), told(call, x, zz=1), told(call, x, x=x)])
+    print([told(f, value) for value in (1, 2.5, [1])], told(f, x, 1.5), told(f, x, 1, "s"), told(f, x, 1, 2))
+    good = {"a": x, "names": ["a"], "pair": (1, 2), "d": {"a": 1}}
+    print({told(g, **{**good, **each}) for each in (
+        {}, {"a": None}, {"names": ("a",)}, {"names": "ab"}, {"names": []}, {"pair": [1, 2]}, {"d": {}})})
+    for each in ({"a": "s"}, {"names": [1]}, {"names": x}, {"pair": (1, 2, 3)}, {"pair": (1.5, 1)}, {"d": {"a": "b"}}):
+        print(told(g, **{**good, **each}))
+    print(told(torch.jit.script(commented), "a", [1]))
+    try:
+        Net()("a")
+    except TypeError:
+        print("plain modules as ever")
+"""
+
+
+def test_wrong_arguments_of_scripts_are_runtime_errors(program):
+    """As their schema is looked at before anything runs; what PyTorch says stands first in its messages too."""
+
+    def refused(name: str) -> str:
+        inferred = "Expected a value of type 'Tensor (inferred)' for argument 'x' but instead found type 'str'"
+        return str(
+            [
+                f"{name}() is missing value for argument 'x'",
+                f"{name}() {inferred}",
+                f"{name}() Expected a value of type 'int' for argument 'n' but instead found type 'str'",
+                f"Unknown keyword argument 'zz' for operator '{name}'",
+                "Argument 'x' specified both as positional and keyword argument",
+            ]
+        )
+
+    def expected(kind: str, name: str, found: str, function: str = "g") -> str:
+        return f"{function}() Expected a value of type '{kind}' for argument '{name}' but instead found type '{found}'"
+
+    lines = program.run(WRONG_CALLS)
+    ran = "['ran', 'ran', 'ran']"
+    assert lines[:6] == [ran, refused("f"), ran, refused("forward"), ran, refused("forward")]
+    numbers = [expected("Tensor (inferred)", "x", each, "f") for each in ("int", "float", "list")]
+    others = (expected("int", "n", "float", "f"), expected("float", "s", "str", "f"), "ran")
+    assert lines[6] == " ".join((str(numbers), *others))
+    assert lines[7:] == [
+        "{'ran'}",
+        expected("Optional[Tensor]", "a", "str"),
+        expected("List[str]", "names", "list"),
+        expected("List[str]", "names", "Tensor"),
+        expected("Tuple[int, int]", "pair", "tuple"),
+        expected("Tuple[int, int]", "pair", "tuple"),
+        expected("Dict[str, int]", "d", "dict"),
+        "ran",
+        "plain modules as ever",
+    ]

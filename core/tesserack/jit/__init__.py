@@ -24,6 +24,7 @@ from tesserack.jit._script import (
     ScriptWarning,
     TracerWarning,
     TracingCheckError,
+    checked,
     ignored,
     is_scripted,
     scripted,
@@ -121,9 +122,10 @@ def script_if_tracing(fn: F) -> F:
 
 
 def script_method(fn: F) -> F:
-    """The method itself."""
+    """A method that takes what it declares to take, and ``RuntimeError`` for other arguments."""
     _deprecated("script_method")
-    return fn
+    method: F = checked(fn)
+    return method
 
 
 def ignore(drop: Any = False, **options: Any) -> Any:

@@ -13,7 +13,9 @@ import weakref
 from collections import OrderedDict
 from typing import Any
 
+from tesserack.jit._declared import Declared
 from tesserack.nn.modules._registry import Registry
+from tesserack.nn.modules._where import LOOKS
 from tesserack.nn.modules.module import FALLBACKS, Module
 
 __all__ = [
@@ -25,6 +27,7 @@ __all__ = [
     "TracerWarning",
     "TracingCheckError",
     "at_home",
+    "checked",
     "ignored",
     "is_scripted",
     "scripted",
@@ -116,8 +119,14 @@ class _Function(ScriptFunction):
 
     def __init__(self, function: Any) -> None:
         functools.update_wrapper(self, function)
+        self._tesserack_declared: Declared | None = None  # found at the first call, when all names are defined
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        declared = self._tesserack_declared
+        if declared is None:
+            declared = self._tesserack_declared = Declared(self.__wrapped__)  # type: ignore[attr-defined]
+        if refused := declared.refusal(args, kwargs):
+            raise RuntimeError(refused)
         return self.__wrapped__(*args, **kwargs)  # type: ignore[attr-defined]
 
     def __reduce__(self) -> Any:
@@ -130,6 +139,21 @@ _MARK = "_tesserack_scripted"
 _made = False  # whether there is any script
 _ignored: set[types.CodeType] = set()  # what runs as Python below scripts too
 _functions: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
+
+
+def checked(method: Any) -> Any:
+    """The method, whose arguments are looked at first."""
+    declared: list[Declared] = []
+
+    @functools.wraps(method)
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if not declared:
+            declared.append(Declared(method, skipped=1))
+        if refused := declared[0].refusal(args, kwargs):
+            raise RuntimeError(refused)
+        return method(self, *args, **kwargs)
+
+    return call
 
 
 def is_scripted(obj: Any) -> bool:
@@ -224,5 +248,17 @@ def scripted(obj: Any) -> Any:
     return obj
 
 
+def _refuse(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any], error: Exception) -> None:
+    """Raises PyTorch's error where a scripted module failed as it was given what it does not take."""
+    within = hasattr(error, "_tesserack_refused")  # of a part, which PyTorch does not come to
+    if _isinstance(module, ScriptModule) and (within or not _isinstance(error, RuntimeError)):
+        refused = Declared(type(module).forward, skipped=1).refusal(args, kwargs)
+        if refused:
+            told = RuntimeError(refused)
+            told._tesserack_refused = True  # type: ignore[attr-defined]
+            raise told from (error.__cause__ if within else error)
+
+
+LOOKS.append(_refuse)
 # What a scripted module has besides its own attributes.
 FALLBACKS["original_name"] = lambda module: type(module).__name__ if is_scripted(module) else None

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tesserack.nn.modules.module import Module
 
 _PREFIX = "in module "
+# Looked at after a call that failed, with its module, arguments and error; may raise another error.
+LOOKS: list[Callable[[Any, tuple[Any, ...], dict[str, Any], Exception], None]] = []
 
 
 def note_module(error: Exception, module: Module) -> None:

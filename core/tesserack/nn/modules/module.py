@@ -31,7 +31,7 @@ from tesserack.nn.modules._hooks import (
 from tesserack.nn.modules._registry import Registry
 from tesserack.nn.modules._state_dict import IncompatibleKeys, StateDictMixin
 from tesserack.nn.modules._traversal import TraversalMixin
-from tesserack.nn.modules._where import note_module
+from tesserack.nn.modules._where import LOOKS, note_module
 from tesserack.nn.parameter import Buffer, Parameter
 from tesserack.utils._compiler import the_compiler
 
@@ -133,6 +133,8 @@ class Module(HookMixin, TraversalMixin, ConvertMixin, StateDictMixin):
             return self.forward(*args)
         except Exception as error:
             note_module(error, self)
+            for look in LOOKS:
+                look(self, args, kwargs, error)
             raise
 
     _call_impl = __call__  # what packages call and replace in PyTorch
