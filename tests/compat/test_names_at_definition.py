@@ -126,11 +126,16 @@ def test_events_add_up(program):
         print([(key, each.count, each.cpu_time_total, each.self_cpu_time_total) for key, each in averages.items()])
         print(events.total_average().count, events.self_cpu_time_total, averages["b"].cpu_time_str)
         print(events.table(sort_by="self_cpu_time_total").splitlines()[3].split()[0], Interval(1, 3).elapsed_us())
+        class At(int):
+            start_ns = int.__int__
+        records = MemRecordsAcc([(At(time),) for time in (5, 1, 9)])
+        print([int(at) for at, in records.in_interval(1, 5)])
     """) == [
         "[('a', [1, 3]), ('b', [2]), ('c', []), ('b', []), ('e', [])]",
         "[('a', 1, 100, 60), ('b', 2, 40, 35), ('c', 1, 5, 5), ('e', 1, 100, 100)]",
         "5 200 20.000us",
         "e 2",
+        "[1, 5]",
     ]
 
 

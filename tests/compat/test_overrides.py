@@ -324,3 +324,70 @@ def test_nobody_is_asked_about_files_and_settings(program, tmp_path):
         """
     )
     assert lines == ["[1.0, 1.0]", "asked"]
+
+
+LISTED = """
+    import torch
+    from torch.overrides import get_ignored_functions, get_overridable_functions
+    from torch.overrides import get_testing_overrides, resolve_name
+
+    Tensor, stand_ins, ignored = torch.Tensor, get_testing_overrides(), get_ignored_functions()
+    operators = "__add__ __radd__ __iadd__ __matmul__ __getitem__ __setitem__ __eq__ __neg__ __invert__ __pow__ __len__"
+    python = "__repr__ __deepcopy__ __contains__ backward register_hook unique stft numpy item tolist size to where add"
+    names = f"{operators} {python}".split()
+    print([name for name in names if getattr(Tensor, name) not in stand_ins])
+    print([resolve_name(getattr(Tensor, name)) for name in ("__add__", "__getitem__", "backward", "sub")])
+    properties = "real imag grad shape dtype device T mH data requires_grad is_leaf ndim is_cuda name".split()
+    print([name for name in properties if getattr(Tensor, name).__get__ not in stand_ins])
+    print(resolve_name(Tensor.real.__get__), get_overridable_functions()[Tensor.real] == [Tensor.real.__get__])
+    never = "__init__ __hash__ __torch_function__ __setattr__ new_tensor stride as_subclass __iter__".split()
+    print([name for name in never if getattr(Tensor, name) in stand_ins])
+    print(torch.Tensor.__iter__ in ignored, Tensor.add in get_overridable_functions()[Tensor])
+    print(stand_ins[Tensor.__add__](1, 2), stand_ins[Tensor.real.__get__](1))
+"""
+
+
+def test_operators_and_properties_of_tensors_are_listed(program):
+    assert program.run(LISTED) == [
+        "[]",
+        "['torch.Tensor.__add__', 'torch.Tensor.__getitem__', 'torch.Tensor.backward', 'torch.Tensor.sub']",
+        "[]",
+        "torch.Tensor.real.__get__ True",
+        "[]",
+        "True True",
+        "-1 -1",
+    ]
+
+
+MODULES_OF_FUNCTIONS = """
+    import torch
+    names = torch.functional.__all__
+    print(len(names), all(getattr(torch.functional, name) is getattr(torch, name) for name in names))
+    print(torch.overrides.resolve_name(torch.split), torch.overrides.resolve_name(torch.relu))
+    listed = [name for name in dir(torch._C._VariableFunctions) if not name.startswith("__")]
+    same = [name for name in listed if getattr(torch, name) is not getattr(torch._C._VariableFunctions, name)]
+    print(len(listed) > 550, same, {"flatten", "relu", "conv2d", "_foreach_add", "get_device"} - {*listed})
+    print({"save", "compile", "is_tensor", "get_default_dtype", "unique"} & {*listed})
+    print(hasattr(torch._VF, "flatten"), torch._VF.relu is torch.relu, hasattr(torch._VF, "nosuch"))
+    print("fft_rfft" in dir(torch._C._fft), "special_erf" in dir(torch._C._special), "linear" in dir(torch._C._nn))
+
+    real, calls = torch._VF.lstm, []
+    torch._VF.lstm = lambda *args: calls.append("lstm") or real(*args)
+    cell, x = torch.nn.LSTM(2, 3), torch.ones(1, 1, 2)
+    cell(x)
+    torch._VF.lstm = real
+    cell(x)
+    print(calls)
+"""
+
+
+def test_modules_of_functions_list_them(program):
+    assert program.run(MODULES_OF_FUNCTIONS) == [
+        "22 True",
+        "torch.functional.split torch.relu",
+        "True [] set()",
+        "set()",
+        "True True False",
+        "True True True",
+        "['lstm']",
+    ]

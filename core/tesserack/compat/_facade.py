@@ -245,9 +245,12 @@ class Facade(ModuleType):
         modules = self._tesserack_load()
         for module in modules:
             if hasattr(module, name):
-                if isinstance(getattr(module, name), ModuleType):
+                was = getattr(module, name)
+                if isinstance(was, ModuleType):
                     _replaced.setdefault((module.__name__, name), vars(module).get(name))
                 setattr(module, name, value)
+                if self.__name__ in ("torch", "torch._VF") and callable(value):
+                    _follow(self.__name__, name, was, value)
                 if not callable(value):
                     ModuleType.__delattr__(self, name)  # read from where it lives
                 return
@@ -289,6 +292,15 @@ class Facade(ModuleType):
 
     def __repr__(self) -> str:
         return f"<module {self.__name__!r} by tesserack.compat>"
+
+
+def _follow(module: str, name: str, was: Any, value: Any) -> None:
+    """Lets what calls a function in PyTorch call what stands in its place now."""
+    from tesserack.compat import _patched  # only for programs that replace functions
+
+    shown = _patched.follow(module, name, was, value)
+    if shown:
+        _own(get("torch.nn.functional")).pop(shown, None)
 
 
 def _imported(module: str, attribute: str = "") -> Any:

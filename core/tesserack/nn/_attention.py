@@ -7,11 +7,21 @@ from typing import Any
 
 import tesserack as ts
 from tesserack import Tensor
+from tesserack.nn._shown import shown
 from tesserack.ops.registry import operators
 
 __all__ = ["multi_head_attention_forward"]
 
 _NAME = "multi_head_attention_forward"
+
+
+def _linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Any:
+    return shown("linear")(x, weight, bias)
+
+
+def _softmax(scores: Tensor) -> Tensor:
+    result: Tensor = shown("softmax")(scores, dim=-1)
+    return result
 
 
 def multi_head_attention_forward(
@@ -89,16 +99,16 @@ def multi_head_attention_forward(
     dropout_p = dropout_p if training else 0.0
     if need_weights:
         chances = _chances(_scores(q, k, mask), mask is not None)
-        chances = ts.dropout(chances, dropout_p, True) if dropout_p > 0 else chances
+        chances = shown("dropout")(chances, p=dropout_p) if dropout_p > 0 else chances
         mixed = ts.bmm(chances, v)
     else:
         if mask is not None:
             mask = mask.unsqueeze(0) if mask.shape[0] == 1 else mask.reshape(batch, num_heads, *mask.shape[1:])
         apart = [t.reshape(batch, num_heads, *t.shape[1:]) for t in (q, k, v)]
-        mixed = ts.scaled_dot_product_attention(apart[0], apart[1], apart[2], mask, dropout_p, is_causal)
+        mixed = shown("scaled_dot_product_attention")(apart[0], apart[1], apart[2], mask, dropout_p, is_causal)
         mixed = mixed.reshape(batch * num_heads, length, embed // num_heads)
     output = mixed.transpose(0, 1).reshape(length * batch, embed)
-    output = ts.linear(output, out_proj_weight, out_proj_bias).reshape(length, batch, out_proj_weight.shape[0])
+    output = _linear(output, out_proj_weight, out_proj_bias).reshape(length, batch, out_proj_weight.shape[0])
     if not need_weights:
         return (output if batched else output.squeeze(1)), None
     seen = chances.reshape(batch, num_heads, length, k.shape[1])
@@ -109,9 +119,9 @@ def multi_head_attention_forward(
 def _chances(scores: Tensor, masked: bool) -> Tensor:
     """The softmax of each row; zeros, and no NaN in gradients, where all of a row is masked, as without weights."""
     if not masked:
-        return ts.softmax(scores, -1)
+        return _softmax(scores)
     dead = (scores.detach() == float("-inf")).all(-1, keepdim=True)
-    return ts.softmax(scores.masked_fill(dead, 0.0), -1).masked_fill(dead, 0.0)
+    return _softmax(scores.masked_fill(dead, 0.0)).masked_fill(dead, 0.0)
 
 
 def _check_ranks(
@@ -188,16 +198,16 @@ def _projected(query: Tensor, key: Tensor, value: Tensor, weights: Any, bias: Te
     if isinstance(weights, tuple):
         if any(weight is None for weight in weights):
             raise AssertionError("use_separate_proj_weight is True but a projection weight is None")
-        return [ts.linear(x, w, b) for x, w, b in zip((query, key, value), weights, biases, strict=True)]
+        return [_linear(x, w, b) for x, w, b in zip((query, key, value), weights, biases, strict=True)]
     if weights is None:
         raise AssertionError("use_separate_proj_weight is False but in_proj_weight is None")
     if key is value and query is key:
-        return list(ts.linear(query, weights, bias).split(embed, dim=-1))
+        return list(_linear(query, weights, bias).split(embed, dim=-1))
     if key is value:  # one product for keys and values
         w_q, w_kv = weights.split([embed, 2 * embed])
         b_q, b_kv = (None, None) if bias is None else bias.split([embed, 2 * embed])
-        return [ts.linear(query, w_q, b_q), *ts.linear(key, w_kv, b_kv).split(embed, dim=-1)]
-    return [ts.linear(x, w, b) for x, w, b in zip((query, key, value), weights.chunk(3), biases, strict=True)]
+        return [_linear(query, w_q, b_q), *_linear(key, w_kv, b_kv).split(embed, dim=-1)]
+    return [_linear(x, w, b) for x, w, b in zip((query, key, value), weights.chunk(3), biases, strict=True)]
 
 
 def _heads(t: Tensor, heads: int) -> Tensor:

@@ -9,7 +9,7 @@ import tesserack as ts
 from tesserack import Tensor
 from tesserack.amp._autocast import widened
 from tesserack.nn._losses import asked_reduction
-from tesserack.ops.registry import operators
+from tesserack.nn._shown import shown
 
 __all__ = [
     "cosine_embedding_loss",
@@ -123,7 +123,7 @@ def multilabel_soft_margin_loss(
     0.6931
     """
     reduction = asked_reduction(reduction, size_average, reduce)
-    logs = operators()["logsigmoid"]
+    logs: Any = shown("logsigmoid")
     loss = -(target * logs(input) + (1 - target) * logs(-input))
     loss = loss if weight is None else loss * weight
     return reduced("multilabel_soft_margin_loss", loss.mean(-1), reduction)
@@ -155,7 +155,7 @@ def triplet_margin_with_distance_loss(
             f"{name}: The anchor, positive, and negative tensors are expected to have the same number of dimensions, "
             f"but got: anchor {anchor.ndim}D, positive {positive.ndim}D, and negative {negative.ndim}D inputs"
         )
-    distance: Any = ts.pairwise_distance if distance_function is None else distance_function
+    distance: Any = shown("pairwise_distance") if distance_function is None else distance_function
     near, far = distance(anchor, positive), distance(anchor, negative)
     if swap:
         far = ts.minimum(far, distance(positive, negative))

@@ -36,6 +36,7 @@ from tesserack.nn._pooling import *  # noqa: F403
 from tesserack.nn._random import *  # noqa: F403
 from tesserack.nn._sampling import *  # noqa: F403
 from tesserack.nn._scaled_mm import *  # noqa: F403
+from tesserack.nn._shown import use_namespace
 from tesserack.nn._sizes import to_tuple
 from tesserack.ops.registry import operators, public_functions
 from tesserack.ops.results import deliver
@@ -186,6 +187,12 @@ rms_norm = ts.rms_norm
 scaled_dot_product_attention = ts.scaled_dot_product_attention
 tanhshrink = ts.tanhshrink
 
+use_namespace(globals())
+
+# Not looked up at each call: PyTorch does not call these by the names that programs replace.
+_softmax, _log_softmax = ts.softmax, ts.log_softmax
+_threshold, _threshold_, _dropout, _dropout_ = ts.threshold, ts.threshold_, ts.dropout, ts.dropout_
+
 
 @functools.cache
 def _own(name: str) -> Any:
@@ -262,12 +269,12 @@ def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
 
 def threshold(input: Tensor, threshold: float, value: float, inplace: bool = False) -> Tensor:
     """``input`` where it exceeds ``threshold``, else ``value``."""
-    return ts.threshold_(input, threshold, value) if inplace else ts.threshold(input, threshold, value)
+    return _threshold_(input, threshold, value) if inplace else _threshold(input, threshold, value)
 
 
 def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
     """Zero each element with probability ``p`` and scale the rest by ``1 / (1 - p)``; the identity if not training."""
-    return ts.dropout_(input, p, training) if inplace else ts.dropout(input, p, training)
+    return _dropout_(input, p, training) if inplace else _dropout(input, p, training)
 
 
 # --- softmax -------------------------------------------------------------------------------------------------------
@@ -281,7 +288,7 @@ def softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: 
     [[0.25, 0.25, 0.25, 0.25]]
     """
     input = input if dtype is None else input.to(dtype)
-    return ts.softmax(input, _softmax_dim("softmax", input, _stacklevel) if dim is None else dim)
+    return _softmax(input, _softmax_dim("softmax", input, _stacklevel) if dim is None else dim)
 
 
 def softmin(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Tensor:
@@ -292,7 +299,7 @@ def softmin(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: 
 def log_softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Tensor:
     """``log(softmax(input))``, computed directly; in ``dtype`` if given."""
     input = input if dtype is None else input.to(dtype)
-    return ts.log_softmax(input, _softmax_dim("log_softmax", input, _stacklevel) if dim is None else dim)
+    return _log_softmax(input, _softmax_dim("log_softmax", input, _stacklevel) if dim is None else dim)
 
 
 def gumbel_softmax(logits: Tensor, tau: float = 1, hard: bool = False, eps: float = 1e-10, dim: int = -1) -> Tensor:

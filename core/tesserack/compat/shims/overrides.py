@@ -9,12 +9,24 @@ from typing import Any
 
 from tesserack import _native
 from tesserack._native import Operator, OperatorMethod, Tensor
-from tesserack.compat import _facade
+from tesserack.compat import _facade, _names
 from tesserack.compat._overridable import asks
 
 __all__ = ["get_ignored_functions", "get_overridable_functions", "get_testing_overrides", "resolve_name"]
 
-_MODULES = ("torch", "torch.nn.functional", "torch.linalg", "torch.fft", "torch.special")
+_MODULES = ("torch", "torch.functional", "torch.nn.functional", "torch.linalg", "torch.fft", "torch.special")
+_PARTS = frozenset(("_backward_hooks", "_base", "_cdata", "_grad", "_grad_fn", "_version"))  # attributes of tensors
+# Methods that nobody is asked about: what makes tensors, and what Python itself calls.
+_NOT_ASKED = frozenset(
+    (
+        "__class__", "__del__", "__delattr__", "__delitem__", "__dir__", "__getattribute__", "__getstate__", "__hash__",
+        "__init__", "__init_subclass__", "__iter__", "__new__", "__setattr__", "__subclasshook__",
+        "__torch_dispatch__", "__torch_function__", "__weakref__", "__dict__", "as_subclass", "eig", "lstsq", "new",
+        "new_empty", "new_empty_strided", "new_full", "new_ones", "new_tensor", "new_zeros", "reinforce", "solve",
+        "stride", "symeig", "to_padded_tensor", "to_sparse_bsc", "to_sparse_bsr", "to_sparse_coo", "to_sparse_csc",
+        "to_sparse_csr", "unflatten",
+    )
+)  # fmt: skip
 _Functions = dict[Any, list[Callable[..., Any]]]
 
 
@@ -28,16 +40,38 @@ def _index() -> tuple[_Functions, dict[Any, str]]:
             value = getattr(module, name, None)
             if not callable(value) or isinstance(value, type):
                 continue
+            if module.__name__ == "torch.functional":
+                names[value] = f"{module.__name__}.{name}"  # of torch too, but defined here
             names.setdefault(value, f"{module.__name__}.{name}")
             if name[0].islower() and not name.endswith("_") and _asks(value):
                 found.setdefault(module, []).append(value)
     for name in dir(Tensor):
         value = getattr(Tensor, name)
-        if callable(value) and getattr(object, name, None) is not value:
+        if getattr(object, name, None) is value or not _hashable(value):
+            continue
+        if callable(value):
             names.setdefault(value, f"torch.Tensor.{name}")
-            if isinstance(value, (Operator, OperatorMethod)):
+            if _is_asked(name, value):
                 found.setdefault(Tensor, []).append(value)
+        elif hasattr(value, "__get__") and _is_asked(name, value):
+            names.setdefault(value.__get__, f"torch.Tensor.{name}.__get__")
+            names.setdefault(value.__set__, f"torch.Tensor.{name}.__set__")
+            found.setdefault(value, []).append(value.__get__)
     return found, names
+
+
+def _hashable(value: Any) -> bool:
+    """Whether it can be looked up."""
+    return getattr(type(value), "__hash__", None) is not None
+
+
+def _is_asked(name: str, value: Any) -> bool:
+    """Whether a name of Tensor's is one that PyTorch lists."""
+    if name in _NOT_ASKED:
+        return False
+    if name.startswith("_"):
+        return name.endswith("__") or name in _PARTS or isinstance(value, (Operator, OperatorMethod))
+    return isinstance(value, (Operator, OperatorMethod)) or name in _names.names("torch.Tensor")
 
 
 @functools.cache

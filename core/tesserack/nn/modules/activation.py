@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import tesserack as ts
 from tesserack import Tensor, empty
 from tesserack.nn import functional as F
 from tesserack.nn import init
@@ -119,9 +120,6 @@ class ReLU6(Hardtanh):
 
     def __init__(self, inplace: bool = False) -> None:
         super().__init__(0.0, 6.0, inplace)
-
-    def forward(self, input: Tensor) -> Tensor:
-        return F.relu6(input, self.inplace)
 
     def extra_repr(self) -> str:
         return _inplace_repr(self.inplace)
@@ -298,7 +296,7 @@ class Sigmoid(Module):
     """
 
     def forward(self, input: Tensor) -> Tensor:
-        return F.sigmoid(input)
+        return ts.sigmoid(input)
 
 
 class Tanh(Module):
@@ -310,7 +308,7 @@ class Tanh(Module):
     """
 
     def forward(self, input: Tensor) -> Tensor:
-        return F.tanh(input)
+        return ts.tanh(input)
 
 
 class Hardsigmoid(Module):

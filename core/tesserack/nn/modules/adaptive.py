@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import tesserack as ts
 from tesserack import Tensor
+from tesserack.nn import functional as F
 from tesserack.nn.modules.container import ModuleList, Sequential
 from tesserack.nn.modules.linear import Linear
 from tesserack.nn.modules.module import Module
@@ -97,7 +98,7 @@ class AdaptiveLogSoftmaxWithLoss(Module):
                 f"Target values should be in [0, {self.n_classes - 1}], but values in range "
                 f"[{target.min().item()}, {target.max().item()}] were found. "
             )
-        head = ts.log_softmax(self.head(input), 1)
+        head = F.log_softmax(self.head(input), dim=1)
         common = target < self.shortlist_size
         places = ts.where(common, target, ts.zeros_like(target))
         output = head.new_zeros(target.shape[0])
@@ -106,7 +107,7 @@ class AdaptiveLogSoftmaxWithLoss(Module):
             rows = ts.nonzero((target >= low) & (target < high)).squeeze(1)
             if rows.numel() == 0:
                 continue
-            within = ts.log_softmax(self.tail[k](input.index_select(0, rows)), 1)
+            within = F.log_softmax(self.tail[k](input.index_select(0, rows)), dim=1)
             chosen = within.gather(1, (target[rows] - low).unsqueeze(1)).squeeze(1)
             output = output.index_add(0, rows, chosen)
             places = places.index_fill(0, rows, self.shortlist_size + k)
@@ -116,11 +117,11 @@ class AdaptiveLogSoftmaxWithLoss(Module):
 
     def log_prob(self, input: Tensor) -> Tensor:
         """Log probabilities of all classes, (N, n_classes)."""
-        head = ts.log_softmax(self.head(input), 1)
+        head = F.log_softmax(self.head(input), dim=1)
         parts = [head[:, : self.shortlist_size]]
         for k, cluster in enumerate(self.tail):
             chance = head[:, self.shortlist_size + k].unsqueeze(1)
-            parts.append(ts.log_softmax(cluster(input), 1) + chance)
+            parts.append(F.log_softmax(cluster(input), dim=1) + chance)
         return ts.cat(parts, 1)
 
     def predict(self, input: Tensor) -> Tensor:

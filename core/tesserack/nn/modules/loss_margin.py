@@ -7,6 +7,7 @@ from typing import Any
 
 from tesserack import Tensor
 from tesserack.nn import functional as F
+from tesserack.nn.modules.distance import PairwiseDistance
 from tesserack.nn.modules.loss import NLLLoss, _Loss
 from tesserack.nn.modules.module import Module
 
@@ -109,7 +110,7 @@ class TripletMarginWithDistanceLoss(Module):
                 f"TripletMarginWithDistanceLoss: expected margin to be greater than 0, got {margin} instead"
             )
         self.reduction = reduction
-        self.distance_function: Any = F.pairwise_distance if distance_function is None else distance_function
+        self.distance_function: Any = PairwiseDistance() if distance_function is None else distance_function
         self.margin = margin
         self.swap = swap
 

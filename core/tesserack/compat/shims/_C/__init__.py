@@ -14,6 +14,7 @@ from tesserack._tensor.subclass import no_override
 from tesserack.autograd.function import batching
 from tesserack.compat.shims._C._jit import *  # noqa: F403
 from tesserack.compat.shims._C._types import try_infer as _jit_try_infer_type  # noqa: F401
+from tesserack.compat.shims._C._variables import VariableFunctions
 from tesserack.func._batched import Fallback
 from tesserack.ops.random import default_generator as _default_generator
 from tesserack.utils import deterministic
@@ -173,20 +174,7 @@ class DispatchKeySet:
         return key in self.keys
 
 
-class _Functions(type):
-    """Has what ``torch`` has: pickles name a function so, as an attribute of a class."""
-
-    def __getattr__(cls, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return getattr(tesserack, name)
-
-
-class _VariableFunctionsClass(metaclass=_Functions):
-    """``torch._C._VariableFunctionsClass``: the functions of ``torch`` that are operators."""
-
-
-_VariableFunctions = _VariableFunctionsClass
+_VariableFunctions = _VariableFunctionsClass = VariableFunctions
 
 
 class _Keys(type):

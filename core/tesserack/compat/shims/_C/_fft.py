@@ -9,6 +9,10 @@ from tesserack.ops import fft
 __all__: list[str] = []
 
 
+def __dir__() -> list[str]:
+    return [f"fft_{name}" for name in fft.__all__]
+
+
 def __getattr__(name: str) -> Any:
     shown = name.removeprefix("fft_")
     if name.startswith("fft_") and shown in fft.__all__:

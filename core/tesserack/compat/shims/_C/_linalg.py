@@ -9,6 +9,10 @@ from tesserack.ops import linalg
 __all__: list[str] = []
 
 
+def __dir__() -> list[str]:
+    return [f"linalg_{name}" for name in linalg.__all__]
+
+
 def __getattr__(name: str) -> Any:
     shown = name.removeprefix("linalg_")
     if name.startswith("linalg_") and shown in linalg.__all__:

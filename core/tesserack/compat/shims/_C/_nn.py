@@ -21,6 +21,11 @@ def _parse_to(*args: Any, **kwargs: Any) -> tuple[Any, Any, bool, Any]:
     return place, dtype, options.get("non_blocking", False), options.get("memory_format")
 
 
+def __dir__() -> list[str]:
+    shared = {*functional.__all__}.intersection(dir(ts))
+    return sorted({*shared, "_parse_to", "flatten_dense_tensors", "linear", "unflatten_dense_tensors"})
+
+
 def __getattr__(name: str) -> Any:
     for module in (functional, ts):
         if not name.startswith("__") and hasattr(module, name):

@@ -9,6 +9,10 @@ from tesserack.ops import special
 __all__: list[str] = []
 
 
+def __dir__() -> list[str]:
+    return [f"special_{name}" for name in special.__all__]
+
+
 def __getattr__(name: str) -> Any:
     shown = name.removeprefix("special_")
     if name.startswith("special_") and shown in special.__all__:
