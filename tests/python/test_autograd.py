@@ -580,3 +580,14 @@ def test_a_fast_gradcheck_of_many_elements_is_as_lenient_as_pytorchs():
 
     with pytest.raises(RuntimeError, match="Jacobian mismatch"):
         gradcheck(Off.apply, x, fast_mode=True)
+
+
+def test_inference_mode_records_nothing_whatever_is_switched_on_within() -> None:
+    w = ts.ones(3, requires_grad=True)
+    with ts.inference_mode():
+        for switch in (ts.enable_grad(), ts.set_grad_enabled(True)):
+            with switch:
+                y = ts.nn.functional.layer_norm(ts.arange(3.0) * w, (3,))
+                assert not (y * y).requires_grad
+    with ts.set_grad_enabled(True):
+        assert (w * 2).requires_grad

@@ -335,6 +335,7 @@ void Backend::recover(int index) {
     check(status, "recover");
   }
   d.last_launch = nullptr;
+  kernel_changes.fetch_add(1); // parts of plans that were compiled for it are gone
   forget_streams({id_, static_cast<int16_t>(index)});
   if (!d.owned) return;
   d.limits.recovered = true;

@@ -37,7 +37,7 @@ void grad_mode_apply(const ModeObject& m) {
   else if (m.mode == Mode::EnableGrad)
     switch_grad(!thread_state().inference);
   else if (m.mode == Mode::SetGrad)
-    switch_grad(m.value);
+    switch_grad(m.value && !thread_state().inference);
   else {
     thread_state().inference = m.value;
     switch_grad(!m.value);
