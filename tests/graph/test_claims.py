@@ -249,24 +249,72 @@ def test_a_part_that_is_declined_stays_with_the_core(card: Claiming) -> None:
     assert len(card.parts) == 1 and not card.runs
 
 
-def test_a_compiler_that_fails_says_so(card: Claiming) -> None:
+def warned(function: Any, x: ts.Tensor, match: str) -> list[Any]:
+    """Results of runs, of which the one whose plan is made warns."""
+    run = traced(function, x.clone())
+    with pytest.warns(RuntimeWarning, match=match) as caught:
+        results = [run(x).tolist() for _ in range(4)]
+    assert len([each for each in caught if each.category is RuntimeWarning]) == 1
+    return results
+
+
+def counting(x: ts.Tensor) -> ts.Tensor:
+    x.add_(1)
+    return (x * 2).sum(0)
+
+
+def test_a_compiler_that_fails_says_so_and_takes_nothing(card: Claiming) -> None:
     def fails(part: PartGraph) -> Any:
         raise ValueError("out of registers")
 
     card.policy = lambda graph: [graph.nodes]
     card.compile = fails
-    with pytest.raises(ValueError, match="out of registers"):
-        third(chain)
+    x = ts.zeros(2, 3).to("claiming")
+    told = r"the compiler of 'claiming' failed on pointwise\+pointwise\+reduce, .*: .*out of registers"
+    assert warned(counting, x, told) == [[4.0 * k] * 3 for k in range(1, 5)]
+    assert x.tolist() == [[4.0] * 3] * 2
 
 
-def test_claims_that_cannot_be(card: Claiming) -> None:
-    card.policy = lambda graph: [graph.nodes, graph.nodes[:1]]
-    with pytest.raises(ValueError, match=r"claim: expected each node in one part, got node 0, pointwise, in two"):
-        third(chain)
-    card.policy = lambda graph: [["pointwise"]]  # type: ignore[list-item]
-    with pytest.raises(RuntimeError, match=r"claim: expected lists of nodes of the graph, got 'pointwise' in one"):
-        third(chain)
-    assert groups_of(None, PartGraph([], [], [], [])) == []
+@pytest.mark.parametrize(
+    ("policy", "told"),
+    [
+        (lambda graph: [graph.nodes, graph.nodes[:1]], "expected each node in one part, got node 0, pointwise, in two"),
+        (lambda graph: [["pointwise"]], "expected lists of nodes of the graph, got 'pointwise' in one"),
+        (
+            lambda graph: graph.nodes,
+            "one for each part, got the node 'pointwise' as one",
+        ),
+    ],
+)
+def test_claims_that_cannot_be(card: Claiming, policy: Any, told: str) -> None:
+    card.policy = policy
+    assert warned(counting, ts.zeros(2, 3).to("claiming"), told) == [[4.0 * k] * 3 for k in range(1, 5)]
+
+
+def test_kinds_of_parts_that_are_not_there(card: Claiming) -> None:
+    for nothing in (None, NotImplemented, [], [[], []]):
+        card.policy = lambda graph, nothing=nothing: nothing
+        assert third(chain).tolist() == chain(ts.ones(2, 3).to("reference")).tolist()
+    card.policy = lambda graph: [[], *([] for _ in range(20)), graph.nodes]
+    assert third(chain).tolist() == chain(ts.ones(2, 3).to("reference")).tolist()
+    assert card.runs == 1 and groups_of(None, PartGraph([], [], [], [])) == []
+
+
+def test_what_a_node_writes_among_its_inputs(card: Claiming) -> None:
+    seen = []
+
+    def policy(graph: PartGraph) -> Any:
+        seen.extend(node for node in graph.nodes if node.writes and not node.outputs[0].is_input)
+        assert all(node in graph.makers(value) for node in graph.nodes for value in node.written)
+        return [graph.nodes]
+
+    card.policy = policy
+    x, at = ts.zeros(3, 2).to("claiming"), ts.tensor([2, 0]).to("claiming")
+    run = traced(lambda x, at: x.index_add_(0, at, x[:2] + 1) * 2, x.clone(), at)
+    plain = ts.zeros(3, 2)
+    for _ in range(4):
+        plain.index_add_(0, at.cpu(), plain[:2] + 1)
+        assert run(x, at).tolist() == (plain * 2).tolist() and x.tolist() == plain.tolist()
 
 
 def test_a_part_ends_with_its_plan(card: Claiming) -> None:

@@ -122,6 +122,6 @@ TEST(a_card_compiles_what_it_claims) {
   CHECK(made >= 4 && toy_kernel_calls("part") == parts + 2 * made);
   CHECK(toy_kernel_calls("destroyed") == made);
   toy_claims(2);
-  CHECK_ERROR(run(3), "compiler.claim: expected numbers of parts from 1 to");
+  CHECK_CLOSE(run(3), 36, 0); // warned of
   toy_claims(0);
 }

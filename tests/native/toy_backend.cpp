@@ -153,7 +153,7 @@ int claim(void*, int32_t, const ts_graph* g, int32_t* groups) {
                                                                static_cast<size_t>(k) * g->node_size);
     if (node.program && !node.effects) groups[k] = ++n;
   }
-  return g_claims > 1 ? groups[0] = 99, TS_OK : TS_OK;
+  return g_claims > 1 ? groups[0] = -1, TS_OK : TS_OK;
 }
 int compile(void*, int32_t, const ts_graph* part, void** compiled) {
   ++g_calls["compiled"];

@@ -480,7 +480,7 @@ typedef struct ts_graph_node { /* since 1.1 */
   int32_t n_inputs, n_outputs, n_params;
   uint32_t effects;          /* TS_GE_* */
   const ts_call* call;       /* Since 2.5. The call as the kernel would get it, but for memory: opcode, compute_dtype,
-                                flags, numbers among the inputs; NULL of copy_within */
+                                flags, numbers among the inputs, TS_T_MUTABLE; NULL of copy_within */
 } ts_graph_node;
 enum { TS_GE_WRITES = 1, TS_GE_RANDOM = 2, TS_GE_READS_HOST = 4, TS_GE_DATA_DEPENDENT = 8, TS_GE_COMMUNICATES = 16 };
 
@@ -498,12 +498,12 @@ typedef struct ts_graph { /* since 1.1 */
 typedef struct ts_compiler { /* since 1.1 */
   size_t struct_size;
   /* required */
-  /* Which nodes the card takes: groups[k] is 0 for a node that stays with the core, else the number of the part, from 1
-   * on, that node k is compiled in. The core splits a part whose nodes could not run together. */
+  /* The part that node k is compiled in: groups[k], any number from 1 on; 0: it stays with the core, which splits a part
+   * whose nodes could not run together, and has none compiled that gives nothing. */
   int (*claim)(void* ctx, int32_t device, const ts_graph* graph, int32_t* groups);
   int (*compile)(void* ctx, int32_t device, const ts_graph* part, void** compiled);
   /* Tensors as in ts_call, by the order of the part's inputs and outputs; what was there before and is written stands in
-   * both, among the inputs with TS_T_MUTABLE. Several threads may run one part at a time. */
+   * both, among the inputs with TS_T_MUTABLE. Several threads may run one part at a time. It may not decline. */
   int (*run)(void* ctx, int32_t device, void* compiled, const ts_call* call);
   void (*destroy)(void* ctx, int32_t device, void* compiled);
   /* optional, both or neither: *bytes is the capacity, then what was written; TS_OK with more than it fitted: again */

@@ -13,10 +13,11 @@ which memory. A backend with ``claim`` and ``compile_part`` is shown them before
                 ...
             return run
 
-A part is a graph of its own. Its function gets the memory of ``part.outputs`` and ``part.inputs``, in their order, with
-the keyword-only fields of :meth:`tesserack.backends.Backend.kernel`; what lies between has none. Nodes that could not
-run together, since something between them needs one and is needed by another, come as several parts. The results are
-held to what the kernels would give, within the conformance kit's tolerance.
+Nothing is claimed by None or NotImplemented. A part is a graph of its own. Its function gets the memory of
+``part.outputs`` and ``part.inputs``, in their order, with the keyword-only fields of
+:meth:`tesserack.backends.Backend.kernel`, and may not decline; what lies between has none. Nodes that could not run
+together, since something between them needs one and is needed by another, come as several parts. The results are held
+to what the kernels would give, within the conformance kit's tolerance.
 """
 
 from __future__ import annotations
@@ -72,6 +73,7 @@ class GraphNode:
         outputs: values.
         params: as the kernel gets them; for a list of tensors the range of ``inputs`` that they are.
         writes: whether it writes what was there before.
+        written: its inputs that it writes.
         opcode, compute_dtype, program, prologue, epilogue, deterministic, precision: as the kernel gets them.
     """
 
@@ -88,6 +90,7 @@ class GraphNode:
     epilogue: Any = None
     deterministic: bool = False
     precision: str = "highest"
+    written: tuple[GraphValue, ...] = ()
 
     def reads(self) -> Iterator[GraphValue]:
         """Its inputs that are values."""
@@ -128,7 +131,9 @@ class PartGraph:
 
     def makers(self, value: GraphValue) -> list[GraphNode]:
         """The nodes that write memory of a value."""
-        return [node for node in self.nodes if any(made.memory is value.memory for made in node.outputs)]
+        return [
+            node for node in self.nodes if any(made.memory is value.memory for made in (*node.outputs, *node.written))
+        ]
 
 
 def _node(k: int, values: list[GraphValue], op: str, inputs: Any, outputs: Any, effects: int, call: Any) -> GraphNode:
@@ -137,10 +142,12 @@ def _node(k: int, values: list[GraphValue], op: str, inputs: Any, outputs: Any, 
     if call is None:
         return GraphNode(k, op, tuple(values[v] for v in inputs), made, writes)
     opcode, compute, program, prologue, epilogue, deterministic, precision, operands, params = call
+    mutable = [values[v] for v, operand in zip(inputs, operands, strict=True) if getattr(operand, "is_mutable", False)]
     read = tuple(values[v] if v >= 0 else operand for v, operand in zip(inputs, operands, strict=True))
     return GraphNode(
-        k, op, read, made, writes, params, opcode, compute, program, prologue, epilogue, deterministic, precision
-    )
+        k, op, read, made, writes, params, opcode, compute, program, prologue, epilogue, deterministic, precision,
+        tuple(mutable),
+    )  # fmt: skip
 
 
 def groups_of(parts: Iterable[Iterable[GraphNode]] | None, graph: PartGraph) -> list[int]:
@@ -151,7 +158,12 @@ def groups_of(parts: Iterable[Iterable[GraphNode]] | None, graph: PartGraph) -> 
         ValueError: for a node in two parts.
     """
     groups = [0] * len(graph.nodes)
-    for number, part in enumerate(parts or (), 1):
+    told = () if parts is None or parts is NotImplemented else parts
+    for number, part in enumerate(told, 1):
+        if isinstance(part, GraphNode):
+            raise TypeError(
+                f"claim: expected lists of nodes, one for each part, got the node {part.op!r} as one"
+            )
         for node in part:
             if not (isinstance(node, GraphNode) and graph.nodes[node.index : node.index + 1] == [node]):
                 raise TypeError(f"claim: expected lists of nodes of the graph, got {node!r} in one")

@@ -99,6 +99,7 @@ def _before(graph: PartGraph, node: GraphNode, taken: set[int]) -> Iterator[Grap
         maker = makers[0]
         once = sum(isinstance(x, GraphValue) and x.memory is value.memory for x in node.inputs) == 1
         same = maker.outputs[0].offset == value.offset and math.prod(maker.outputs[0].shape) == math.prod(value.shape)
+        same = same and maker.compute_dtype is value.dtype
         if once and same and k in FUSES[node.op] and not maker.writes and _is_program(maker):
             yield maker
 
@@ -111,7 +112,9 @@ def _behind(graph: PartGraph, node: GraphNode, taken: set[int]) -> Iterator[Grap
         return
     user = users[0]
     own = user.outputs[0].memory is value.memory
-    alone = graph.makers(value) == ([node, user] if own else [node])
+    # Others of its results are not there yet when the first is stored, what it writes may be there already.
+    apart = {x.memory for x in (*node.outputs[1:], *node.written)}.isdisjoint(x.memory for x in user.reads())
+    alone = apart and user.compute_dtype is value.dtype and graph.makers(value) == ([node, user] if own else [node])
     gone = own or (len(users) == 1 and not user.writes and not _is_seen(graph, value))
     read = [x for x in user.reads() if x.memory is value.memory]
     whole = len(read) == 1 and read[0].offset == value.offset and math.prod(read[0].shape) == math.prod(value.shape)
@@ -153,7 +156,10 @@ def _independent(nodes: list[GraphNode]) -> Iterator[list[GraphNode]]:
 
 def compile_part(card: Card, device: int, part: PartGraph) -> Any:
     """The part as a kernel of a backend; NotImplemented where its template needs what a part does not have."""
-    make = together if all(node.op == "pointwise" for node in part.nodes) else _fused
+    small = [node for node in part.nodes if node.op == "pointwise"]
+    if len(part.nodes) == 1 or (len(small) == len(part.nodes) and not all(map(_is_small, small))):
+        return NotImplemented  # the core has cut it to what has a kernel of its own
+    make = together if len(small) == len(part.nodes) else _fused
     operands = tuple(Outline(v.shape, v.strides, v.dtype) for v in (*part.outputs, *part.inputs))
     try:
         if make(card, device, part, operands) is NotImplemented:

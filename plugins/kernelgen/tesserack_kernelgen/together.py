@@ -10,7 +10,7 @@ from tesserack.backends.compiler import GraphNode, GraphValue, PartGraph
 
 from tesserack_kernelgen.call import Call, Part
 from tesserack_kernelgen.dtypes import name_of, register
-from tesserack_kernelgen.emit import program_helpers, program_text
+from tesserack_kernelgen.emit import DIVISIONS, program_helpers, program_text
 from tesserack_kernelgen.fused import Given
 from tesserack_kernelgen.kernel import Kernel
 from tesserack_kernelgen.layout import coordinates, merge, offset_text
@@ -56,6 +56,7 @@ def _one(kernel: Kernel, node: GraphNode, numbers: dict[GraphValue, int], group:
             given.append(tensor.load(at, c))
         else:
             given.append(kernel.number(x, c))
+    kernel.site = " ".join(("pointwise", *(name for name, *_ in node.program.instructions if name in DIVISIONS)))
     lines, values, _ = program_text(node.program, given, c, lambda divisor: kernel.fault("division", "0"))
     kept = [f"const {c} v{k} = {value};" for k, value in enumerate(values)]
     stores = [x.store(at, f"v{k}", c) for k, (x, at) in enumerate(zip(tensors[:made], places, strict=False))]

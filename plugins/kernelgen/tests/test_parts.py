@@ -94,6 +94,39 @@ def test_a_result_that_others_read_is_kept(claimed: list[list[str]]) -> None:
     assert ["pointwise", "softmax"] not in claimed
 
 
+def test_programs_that_need_what_is_not_there_yet(claimed: list[list[str]]) -> None:
+    """Another result of the same kernel, and numbers of more bits than it computes in."""
+
+    def gradients(x: ts.Tensor, w: ts.Tensor) -> tuple[ts.Tensor, ts.Tensor]:
+        x, w = x.detach().requires_grad_(), w.detach().requires_grad_()
+        with ts.enable_grad():
+            gx, gw = ts.autograd.grad((F.layer_norm(x, (8,), w) ** 2).sum(), [x, w])
+        return gx * gw, gw
+
+    check(gradients, ts.randn(8), ts.randn(8))
+    assert ["native_layer_norm_backward", "pointwise"] not in claimed
+    wide = ts.full((2, 3), 1e300, dtype=ts.float64)
+    run = traced(lambda x, y: x.softmax(1) * y, ts.rand(2, 3, device="opencl"), wide.to("opencl"))
+    for _ in range(3):
+        assert run(ts.zeros(2, 3, device="opencl"), wide.to("opencl")).cpu().isfinite().all()
+    check(lambda x, y: (x + 1).softmax(1) + y, ts.randn(2, 3), ts.randn(2, 3, dtype=ts.float64))
+
+
+def test_parts_that_the_core_has_cut_are_left(claimed: list[list[str]]) -> None:
+    def program(x: ts.Tensor) -> ts.Tensor:
+        y = (x * 2).softmax(1)
+        x.add_(1)
+        return y * x
+
+    x = ts.randn(200, 100)
+    on = x.to("opencl")
+    run = traced(program, on.clone())
+    for _ in range(3):
+        got, expected = run(on), program(x)
+    ts.testing.assert_close(got.cpu(), expected)
+    assert ["pointwise"] not in claimed
+
+
 def test_small_calls_together(claimed: list[list[str]]) -> None:
     def program(*given: ts.Tensor) -> ts.Tensor:
         count, mean, other, wide = given

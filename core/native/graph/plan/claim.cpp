@@ -1,8 +1,10 @@
 #include "graph/plan/claim.h"
 #include "graph/plan/card_graph.h"
 #include "runtime/backend.h"
+#include "runtime/interpreter.h"
 #include <algorithm>
 #include <set>
+#include <unordered_map>
 #include <unordered_set>
 
 namespace ts::graph {
@@ -68,6 +70,19 @@ private:
   std::unordered_set<Id> reads_, writes_;
 };
 
+// The run is done whose plan this is for: a compiler that fails takes nothing from it, now or later.
+template <class F> bool succeeds(const Backend& backend, const std::string& on, F&& ask) {
+  try {
+    return ask();
+  } catch (const Error& error) {
+    if (error.kind() == ErrorKind::Interrupted) throw;
+    warn(concat("compile: the compiler of '", backend.name(), "' failed on ", on,
+                ", whose kernels are called one by one: ", error.what()),
+         "RuntimeWarning");
+    return false;
+  }
+}
+
 class Claims {
 public:
   Claims(std::vector<Work>& work, const ClaimOptions& o) : o_(o), backend_(backend_of(o.device)) {
@@ -126,17 +141,21 @@ void Claims::claim(size_t begin, size_t end) {
   const CardGraph graph(shown, used(0, begin, o_.there), used(end, items_.size(), o_.stays));
   std::vector<int32_t> groups(shown.size(), 0);
   const ts_backend& t = backend_.table();
-  const int status = t.compiler->claim(t.ctx, o_.device.index, &graph.view(), groups.data());
-  if (status == TS_DECLINED) return;
-  backend_.check(status, "compiler.claim");
-  const int32_t before = groups_;
-  for (size_t k = 0; k < groups.size(); ++k) {
-    TS_CHECK(groups[k] >= 0 && static_cast<size_t>(groups[k]) <= groups.size(), "compiler.claim: expected numbers of ",
-             "parts from 1 to ", groups.size(), ", as there are nodes, or 0, got ", groups[k], " for node ", k, ", ",
-             graph.view().nodes[k].op);
+  const bool told = succeeds(backend_, "a graph's claim", [&] {
+    const int status = t.compiler->claim(t.ctx, o_.device.index, &graph.view(), groups.data());
+    if (status == TS_DECLINED) return false;
+    backend_.check(status, "compiler.claim");
+    for (size_t k = 0; k < groups.size(); ++k)
+      TS_CHECK(groups[k] >= 0, "compiler.claim: expected the number of a part, from 1 on, or 0, got ", groups[k],
+               " for node ", k, ", ", graph.view().nodes[k].op);
+    return true;
+  });
+  std::unordered_map<int32_t, int32_t> numbers; // those of the card: ours
+  for (size_t k = 0; told && k < groups.size(); ++k) {
     if (!groups[k] || !graph.is_told(k)) continue;
-    items_[begin + k].group = before + groups[k];
-    groups_ = std::max(groups_, before + groups[k]);
+    const auto [found, is_new] = numbers.try_emplace(groups[k], groups_ + 1);
+    groups_ += is_new;
+    items_[begin + k].group = found->second;
   }
 }
 
@@ -179,11 +198,16 @@ void Claims::compile_group(int32_t group) {
   std::vector<const Work*> members;
   for (; end < items_.size() && in_group(items_[end]); ++end) members.push_back(&items_[end].work);
   const CardGraph graph(members, used(0, begin, o_.there), used(end, items_.size(), o_.stays));
+  if (!graph.view().n_outputs) return; // all that it could do is to find a fault
   auto part = std::make_shared<Part>(backend_, o_.device);
   const ts_backend& t = backend_.table();
-  const int status = t.compiler->compile(t.ctx, o_.device.index, &graph.view(), &part->compiled);
-  if (status == TS_DECLINED) return;
-  backend_.check(status, "compiler.compile");
+  const bool made = succeeds(backend_, name_of(members), [&] {
+    const int status = t.compiler->compile(t.ctx, o_.device.index, &graph.view(), &part->compiled);
+    if (status == TS_DECLINED) return false;
+    backend_.check(status, "compiler.compile");
+    return true;
+  });
+  if (!made) return;
   Work whole = joined(members, graph);
   whole.kernel.ctx = part.get();
   whole.owned = std::move(part);

@@ -12,8 +12,8 @@ struct ClaimOptions {
       calls_before; // by node: operators that are called as ever before it, which no part reaches over
 };
 
-// In place; returns how many calls went into parts. RuntimeError where the card's answer cannot be, or its compiler
-// fails; a part that it declines stays as it was.
+// In place; returns how many calls went into parts. A part that the card declines stays as it was; where its compiler
+// fails, or answers what cannot be, that is a RuntimeWarning besides.
 size_t claim_parts(std::vector<Work>& work, const ClaimOptions& options);
 
 } // namespace ts::graph
