@@ -161,9 +161,7 @@ def groups_of(parts: Iterable[Iterable[GraphNode]] | None, graph: PartGraph) -> 
     told = () if parts is None or parts is NotImplemented else parts
     for number, part in enumerate(told, 1):
         if isinstance(part, GraphNode):
-            raise TypeError(
-                f"claim: expected lists of nodes, one for each part, got the node {part.op!r} as one"
-            )
+            raise TypeError(f"claim: expected lists of nodes, one for each part, got the node {part.op!r} as one")
         for node in part:
             if not (isinstance(node, GraphNode) and graph.nodes[node.index : node.index + 1] == [node]):
                 raise TypeError(f"claim: expected lists of nodes of the graph, got {node!r} in one")
