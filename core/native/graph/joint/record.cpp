@@ -257,24 +257,23 @@ void lay_out_edges(Joint& joint, std::span<const uint32_t> arrivals, const std::
 
 // Counters, and statistics of training: they are read to be written, and for nothing else.
 void JointRecorder::look_at_writes(const Graph& g) {
-  joint_.renewed.assign(given_.size(), false);
-  for (uint32_t k : joint_.written) {
-    const Id memory = g.values[g.inputs[k]].alias;
-    auto is_of = [&](Id v) { return g.values[v].alias == memory; };
-    bool alone = std::ranges::none_of(g.outputs, is_of);
-    for (const graph::Node& n : g.nodes) {
-      const std::vector<Id> writes = written(g, n);
-      bool reads = false, elsewhere = false;
-      g.each_use(n, [&](Id v) {
-        if (!is_of(v)) return;
-        reads = true;
-        alone = alone && std::ranges::find(writes, v) != writes.end();
-      });
-      g.each_def(n, [&](Id v) { elsewhere = elsewhere || !is_of(v); });
-      if (reads && elsewhere) alone = alone && n.op && n.op->effects.writes_where >= 0;
-    }
-    joint_.renewed[k] = alone;
+  std::vector<bool> renewed(g.values.size()); // by memory
+  for (uint32_t k : joint_.written) renewed[g.values[g.inputs[k]].alias] = true;
+  auto memory = [&](Id v) { return g.values[v].alias; };
+  for (Id v : g.outputs) renewed[memory(v)] = false;
+  for (const graph::Node& n : g.nodes) {
+    const std::vector<Id> writes = written(g, n);
+    const bool keeps_apart = n.op && n.op->effects.writes_where >= 0;
+    g.each_use(n, [&](Id v) {
+      if (!renewed[memory(v)]) return;
+      bool elsewhere = false;
+      g.each_def(n, [&](Id made) { elsewhere = elsewhere || memory(made) != memory(v); });
+      const bool is_written = std::ranges::find(writes, v) != writes.end();
+      renewed[memory(v)] = is_written && (keeps_apart || !elsewhere);
+    });
   }
+  joint_.renewed.assign(given_.size(), false);
+  for (uint32_t k : joint_.written) joint_.renewed[k] = renewed[memory(g.inputs[k])];
 }
 
 std::shared_ptr<const Joint> JointRecorder::finish() {
