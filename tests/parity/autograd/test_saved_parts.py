@@ -93,3 +93,17 @@ def test_sparse_products_keep_their_factors() -> None:
         assert y.grad_fn._saved_self.is_sparse and y.grad_fn._saved_other.to_dense().tolist() == [0.0, 3.0]
         y.to_dense().sum().backward()
         assert x.grad.to_dense().tolist() == [0.0, 6.0]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "F.max_pool2d(x[None, None], 2)", "F.avg_pool2d(x[None, None], 2)",
+        "F.nll_loss(x.log_softmax(1), m.tensor([0, 1, 2]))", "F.cross_entropy(x, m.tensor([0, 1, 2]))", "F.relu6(x)",
+        "x.split((1, 2), 0)[0]", "x[0]", "x[:, 1:]", "F.layer_norm(x, (4,))", "F.gelu(x)", "x.max(1)[0]", "x.std()",
+    ],
+)  # fmt: skip
+def test_names_of_nodes(text: str) -> None:
+    """By which packages find layers in a graph."""
+    mine, theirs = (eval(text, names(m)).grad_fn.name() for m in (ts, torch))
+    assert mine == theirs

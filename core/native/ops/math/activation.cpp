@@ -48,6 +48,7 @@ TS_OPERATORS(activation) {
   def("relu6(Tensor self) -> Tensor")
       .pointwise("min(max(self, 0), 6)")
       .derivative("self", "select(max(self <= 0, self >= 6), 0, grad)")
+      .node_name("HardtanhBackward0")
       .inplace()
       .doc("min(max(self, 0), 6).");
   def("leaky_relu(Tensor self, Scalar negative_slope=0.01) -> Tensor")

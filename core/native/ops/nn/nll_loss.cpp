@@ -271,6 +271,7 @@ TS_OPERATORS(nll_loss) {
       .reads_host()
       .saves("target weight result1")
       .gradient(nll_gradient)
+      .node_name("NllLossBackward0")
       .hidden()
       .doc("nll_loss of (N, C) and (N); reduction 0 none, 1 mean, 2 sum. Also the total weight.");
   def("nll_loss_backward(Tensor grad, Tensor target, Tensor? weight, Tensor total_weight, int[] input_size, int "

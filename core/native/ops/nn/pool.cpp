@@ -303,6 +303,7 @@ TS_OPERATORS(pool) {
       .decompose<max_pool2d_with_indices, 2>()
       .saves("result1")
       .gradient(max_gradient)
+      .node_name("MaxPool2DWithIndicesBackward0")
       .function_only()
       .in("nn.functional")
       .doc("Maximum of each window of (N, C, H, W) or (C, H, W), and where in the H * W plane it was (int64).");
@@ -330,6 +331,7 @@ TS_OPERATORS(pool) {
       .rule<avg_pool2d_rule>()
       .computation<avg_pool2d>(kPoolCode)
       .gradient(avg_gradient)
+      .node_name("AvgPool2DBackward0")
       .function_only()
       .in("nn.functional")
       .out()
