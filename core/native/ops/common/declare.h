@@ -126,11 +126,11 @@ public:
   Def& reuses_self(); // compute may be given argument 0 itself as the result: in-place forms need no copy
   // Effects that the schema does not tell (what is written, a Generator argument), those of a composite's parts
   // included.
-  Def& random();                           // may draw random numbers
+  Def& random(); // may draw random numbers
   // What the schema says is written, is written where this argument is true, and then no result follows from what was
   // there before: statistics.
   Def& writes_where(const char* argument);
-  Def& reads_host();                       // may wait for values of tensors
+  Def& reads_host();             // may wait for values of tensors
   Def& data_dependent();         // of composites: sizes of results follow from values, which are read on the host
   Def& gradient(GradFn fn);      // .saves names the tensors it reads: argument names, "result" or "result1"
   Def& saves(const char* names); // space-separated
