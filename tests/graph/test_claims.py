@@ -293,6 +293,15 @@ def test_claims_that_cannot_be(card: Claiming, policy: Any, told: str) -> None:
     assert warned(counting, ts.zeros(2, 3).to("claiming"), told) == [[4.0 * k] * 3 for k in range(1, 5)]
 
 
+def test_claiming_without_compiling_is_refused() -> None:
+    class Half(Claiming):
+        name = "halfcompiler"
+        compile_part = None
+
+    with pytest.raises(RuntimeError, match=r"'halfcompiler' .* leaves the required slot compiler.compile empty"):
+        _native._register_python_backend(Half(), "a test")
+
+
 def test_kinds_of_parts_that_are_not_there(card: Claiming) -> None:
     for nothing in (None, NotImplemented, [], [[], []]):
         card.policy = lambda graph, nothing=nothing: nothing

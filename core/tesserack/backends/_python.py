@@ -387,7 +387,7 @@ class Backend:
 
     @property
     def _compile_part(self) -> Any:
-        if self.claim is None:
+        if self.compile_part is None:
             return None
         from tesserack.backends.compiler import PartGraph
 

@@ -24,6 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 __all__ = ["GraphNode", "GraphValue", "PartGraph", "groups_of"]
@@ -127,13 +128,36 @@ class PartGraph:
 
     def users(self, value: GraphValue) -> list[GraphNode]:
         """The nodes that read memory of a value."""
-        return [node for node in self.nodes if any(read.memory is value.memory for read in node.reads())]
+        return self._users.get(value.memory, [])
 
     def makers(self, value: GraphValue) -> list[GraphNode]:
         """The nodes that write memory of a value."""
-        return [
-            node for node in self.nodes if any(made.memory is value.memory for made in (*node.outputs, *node.written))
-        ]
+        return self._makers.get(value.memory, [])
+
+    def is_seen(self, value: GraphValue) -> bool:
+        """Whether memory of a value is from before the graph, or needed after it."""
+        return value.memory in self._seen
+
+    @cached_property
+    def _users(self) -> dict[GraphValue, list[GraphNode]]:
+        return _by_memory((node, node.reads()) for node in self.nodes)
+
+    @cached_property
+    def _makers(self) -> dict[GraphValue, list[GraphNode]]:
+        return _by_memory((node, (*node.outputs, *node.written)) for node in self.nodes)
+
+    @cached_property
+    def _seen(self) -> set[GraphValue]:
+        return {value.memory for value in self.values if value.is_input or value.is_output}
+
+
+def _by_memory(touched: Iterable[tuple[GraphNode, Iterable[GraphValue]]]) -> dict[GraphValue, list[GraphNode]]:
+    """The nodes in their order, by the memory that they touch."""
+    found: dict[GraphValue, list[GraphNode]] = {}
+    for node, values in touched:
+        for memory in dict.fromkeys(value.memory for value in values):
+            found.setdefault(memory, []).append(node)
+    return found
 
 
 def _node(k: int, values: list[GraphValue], op: str, inputs: Any, outputs: Any, effects: int, call: Any) -> GraphNode:

@@ -91,7 +91,7 @@ def _is_program(node: GraphNode) -> bool:
 def _before(graph: PartGraph, node: GraphNode, taken: set[int]) -> Iterator[GraphNode]:
     """Programs whose results nobody else reads."""
     for k, value in enumerate(node.inputs):
-        if not isinstance(value, GraphValue) or not _is_computed(value) or _is_seen(graph, value):
+        if not isinstance(value, GraphValue) or not _is_computed(value) or graph.is_seen(value):
             continue
         makers = graph.makers(value)
         if len(makers) != 1 or graph.users(value) != [node] or makers[0].index in taken:
@@ -115,16 +115,11 @@ def _behind(graph: PartGraph, node: GraphNode, taken: set[int]) -> Iterator[Grap
     # Others of its results are not there yet when the first is stored, what it writes may be there already.
     apart = {x.memory for x in (*node.outputs[1:], *node.written)}.isdisjoint(x.memory for x in user.reads())
     alone = apart and user.compute_dtype is value.dtype and graph.makers(value) == ([node, user] if own else [node])
-    gone = own or (len(users) == 1 and not user.writes and not _is_seen(graph, value))
+    gone = own or (len(users) == 1 and not user.writes and not graph.is_seen(value))
     read = [x for x in user.reads() if x.memory is value.memory]
     whole = len(read) == 1 and read[0].offset == value.offset and math.prod(read[0].shape) == math.prod(value.shape)
     if alone and gone and whole and _dense(value):
         yield user
-
-
-def _is_seen(graph: PartGraph, value: GraphValue) -> bool:
-    """Whether its memory is from before the graph, or needed after it."""
-    return any(v.memory is value.memory and (v.is_input or v.is_output) for v in graph.values)
 
 
 def _is_small(node: GraphNode) -> bool:

@@ -31,7 +31,7 @@ int run_part(const ts_call* call) {
   return t.compiler->run(t.ctx, call->device_index, part.compiled, call);
 }
 
-// For as long as the process lives, where a profile may name it.
+// For as long as the process lives, where an error that arrives late may name it.
 const char* kept_name(std::string name) {
   static auto* all = new std::set<std::string>;
   static std::mutex mutex;
@@ -181,7 +181,7 @@ void Claims::gather(size_t first, size_t last, int32_t group) {
   std::vector<Item> order;
   for (int pass = 0; pass < 3; ++pass) // before, the part, behind
     for (size_t k = first; k <= last; ++k) {
-      const int place = waits[k - first] ? 2 : items_[k].group == group && !waits[k - first] ? 1 : 0;
+      const int place = waits[k - first] ? 2 : items_[k].group == group ? 1 : 0;
       if (place == pass) order.push_back(std::move(items_[k]));
     }
   std::move(order.begin(), order.end(), items_.begin() + static_cast<ptrdiff_t>(first));

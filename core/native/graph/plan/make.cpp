@@ -353,7 +353,6 @@ void PlanMaker::prepare(Work& w) {
     const_cast<ts_tensor&>(w.tensor(static_cast<size_t>(k))).handle = nullptr;
   std::shared_ptr<PreparedCall> prepared = PreparedCall::make(plan_.backend_, w.kernel, *w.call);
   if (!prepared) return;
-  ++plan_.summary_.prepared;
   w.kernel = prepared->kernel();
   w.owned = std::make_shared<std::pair<std::shared_ptr<void>, std::shared_ptr<void>>>(std::move(w.owned), prepared);
 }

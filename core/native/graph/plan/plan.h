@@ -31,7 +31,7 @@ public:
   struct Summary {
     const char* half = "";                     // "forward" and "backward" of one that is recorded
     size_t kernels = 0, fused = 0, called = 0; // kernels that run, calls that went into others, nodes called as ever
-    size_t claimed = 0, prepared = 0;          // calls in parts of the card's compiler, calls it has worked out ahead
+    size_t claimed = 0;                        // calls that went into parts of the card's compiler
     std::vector<std::string> operators;        // of these nodes
     size_t arena = 0, apart = 0;               // bytes of the arena; of what it would be without reuse
   };
