@@ -185,13 +185,13 @@ HABITS: dict[str, Fault] = {
         ("--areas", "ranks", "-k", "many_elements or messages"),
         "test_ranks.py::test_many_elements[all_reduce]",
         "all_reduce of float32, 262147 elements, on firstpiece: rank 0, element 16384 of 262147: expected",
-        "test_ranks.py::test_messages_and_barriers",
+        "test_ranks.py::test_messages",
     ),
     "lostnan": Fault(
         ("--areas", "ranks", "-k", "extremes or messages"),
         "test_ranks.py::test_extremes_of_nan[max]",
         "all_reduce, max of float32 on lostnan: rank 0: NaN of rank 0 is lost",
-        "test_ranks.py::test_messages_and_barriers",
+        "test_ranks.py::test_messages",
     ),
 }
 

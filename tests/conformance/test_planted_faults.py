@@ -8,6 +8,7 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import faults
@@ -21,9 +22,10 @@ from faults_ranks import RANKS
 from faults_services import SERVICES
 from faults_trials import TRIALS
 from faults_vendors import VENDORS
-from tesserack.testing import seeds
+from tesserack.testing import conformance, seeds
 from tesserack.testing.conformance.areas import REQUIRED
 
+KIT = Path(conformance.__file__).parent
 Conform = Callable[..., tuple[str, Any]]
 Installed = Callable[..., dict[str, str]]
 
@@ -64,6 +66,14 @@ def parent(name: str) -> str:
     if name in late_cards():
         return "latejoined" if name in RANKS else "latehealthy"
     return "joined" if name in RANKS or name in ("firstpiece", "lostnan") else "healthy"
+
+
+def test_every_fault_names_tests_of_the_kit() -> None:
+    """Also those whose turn it is not: a test that was renamed or split is seen at once."""
+    named = {test for fault in [*ALL_IN_PYTHON.values(), *ALL_IN_C.values()] for test in (fault.test, fault.innocent)}
+    for test in sorted(named - {""}):
+        file, _, case = test.partition("::")
+        assert f"def {case.partition('[')[0]}(" in (KIT / file).read_text(), test
 
 
 @pytest.mark.parametrize("name", IN_PYTHON)
