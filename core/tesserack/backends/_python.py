@@ -125,7 +125,8 @@ class Backend:
     - ``recover(device)``: after a slot raised ``tesserack.DeviceLostError``: the device is usable again, without
       anything that was on it, none of whose handles it sees again.
     - ``claim(device, graph) -> parts`` and ``compile_part(device, part) -> function``, both: graphs that the device
-      compiles itself, see :mod:`tesserack.backends.compiler`.
+      compiles itself, see :mod:`tesserack.backends.compiler`. With ``serialize_part(device, function) -> bytes`` and
+      ``deserialize_part(device, data) -> function``, both or neither, what was compiled is kept for other processes.
     - ``shutdown()``: the process ends.
 
     >>> from tesserack.backends import Backend
@@ -319,6 +320,8 @@ class Backend:
     host_unregister: Any = None
     claim: Any = None
     compile_part: Any = None
+    serialize_part: Any = None
+    deserialize_part: Any = None
 
     # --- for the native table -------------------------------------------------------------------------------------
 
@@ -392,10 +395,20 @@ class Backend:
         from tesserack.backends.compiler import PartGraph
 
         def compile_part(device: int, *told: Any) -> tuple[Any, ...] | None:
-            function = self.compile_part(device, PartGraph.of(*told))
-            return None if function is NotImplemented else (function, None, _fields(function), 0, 0, 0, 0)
+            return _part(self.compile_part(device, PartGraph.of(*told)))
 
         return compile_part
+
+    @property
+    def _deserialize_part(self) -> Any:
+        if self.deserialize_part is None:
+            return None
+        return lambda device, data: _part(self.deserialize_part(device, data))
+
+
+def _part(function: Any) -> tuple[Any, ...] | None:
+    """The record of a part's function."""
+    return None if function is NotImplemented else (function, None, _fields(function), 0, 0, 0, 0)
 
 
 def _fields(function: Callable[..., Any]) -> tuple[str, ...]:

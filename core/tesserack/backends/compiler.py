@@ -18,6 +18,11 @@ Nothing is claimed by None or NotImplemented. A part is a graph of its own. Its 
 :meth:`tesserack.backends.Backend.kernel`, and may not decline; what lies between has none. Nodes that could not run
 together, since something between them needs one and is needed by another, come as several parts. The results are held
 to what the kernels would give, within the conformance kit's tolerance.
+
+A compiler that takes its time keeps what it made: ``serialize_part(device, function) -> bytes`` writes down a function
+that ``compile_part`` returned, ``deserialize_part(device, data) -> function`` makes it again in another process. The
+core keeps the bytes among compiled kernels (``TESSERACK_KERNEL_CACHE``), for the same part, backend, version and name
+of the device. Either gives NotImplemented for what it does not do, such as data of another driver: compiled anew.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
 #include "graph/plan/claim.h"
 #include "graph/plan/card_graph.h"
+#include "graph/plan/kept_part.h"
 #include "runtime/backend.h"
 #include "runtime/interpreter.h"
 #include <algorithm>
@@ -200,9 +201,8 @@ void Claims::compile_group(int32_t group) {
   const CardGraph graph(members, used(0, begin, o_.there), used(end, items_.size(), o_.stays));
   if (!graph.view().n_outputs) return; // all that it could do is to find a fault
   auto part = std::make_shared<Part>(backend_, o_.device);
-  const ts_backend& t = backend_.table();
   const bool made = succeeds(backend_, name_of(members), [&] {
-    const int status = t.compiler->compile(t.ctx, o_.device.index, &graph.view(), &part->compiled);
+    const int status = compile_part(backend_, o_.device.index, graph.view(), &part->compiled);
     if (status == TS_DECLINED) return false;
     backend_.check(status, "compiler.compile");
     return true;

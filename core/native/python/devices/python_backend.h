@@ -32,6 +32,7 @@ inline PyRef handle_ref(const KernelOwner& owner, void* handle) {
 // fields it wants, dtype bits, layout, changing parameters, flags). Kernels of operators live for ever.
 void fill_kernel(PyObject* record, KernelOwner& owner, ts_kernel* out);
 void drop_kernel(const ts_kernel& kernel);
+PyObject* function_of(const ts_kernel& kernel); // that it calls; borrowed
 // What a call is but for its memory: (opcode, compute dtype, program, prologue, epilogue, deterministic, precision,
 // inputs, params); for lists of tensors the range of inputs that they are.
 PyRef call_object(const KernelOwner& owner, const ts_call& call);

@@ -1,5 +1,6 @@
 // Graphs that backends written in Python compile: tesserack/backends/compiler.py.
 #include "python/devices/python_slots.h"
+#include <cstring>
 #include <memory>
 
 namespace ts::py {
@@ -46,14 +47,37 @@ int claim(void* ctx, int32_t device, const ts_graph* graph, int32_t* groups) {
   });
 }
 
+// A part from the record of its function; None: the backend declines.
+int made(void* ctx, const PyRef& record, void** compiled) {
+  if (record.get() == Py_None) return TS_DECLINED;
+  auto kernel = std::make_unique<ts_kernel>();
+  fill_kernel(record.get(), self(ctx), kernel.get());
+  *compiled = kernel.release();
+  return TS_OK;
+}
+
 int compile(void* ctx, int32_t device, const ts_graph* part, void** compiled) {
+  return callback([&] { return made(ctx, told(ctx, CompilePart, device, *part), compiled); });
+}
+
+int serialize(void* ctx, int32_t device, void* compiled, void* out, size_t* bytes) {
   return callback([&] {
-    PyRef record = told(ctx, CompilePart, device, *part);
-    if (record.get() == Py_None) return static_cast<int>(TS_DECLINED);
-    auto kernel = std::make_unique<ts_kernel>();
-    fill_kernel(record.get(), self(ctx), kernel.get());
-    *compiled = kernel.release();
+    PyRef function = PyRef::borrow(function_of(*static_cast<const ts_kernel*>(compiled)));
+    PyRef data = invoke(ctx, SerializePart, number(device), function);
+    if (data.get() == Py_NotImplemented) return static_cast<int>(TS_DECLINED);
+    TS_CHECK_TYPE(PyBytes_Check(data.get()), "serialize_part: expected bytes or NotImplemented, got ",
+                  type_name(data.get()));
+    const auto size = static_cast<size_t>(PyBytes_GET_SIZE(data.get()));
+    if (size <= *bytes) std::memcpy(out, PyBytes_AS_STRING(data.get()), size);
+    *bytes = size;
     return static_cast<int>(TS_OK);
+  });
+}
+
+int deserialize(void* ctx, int32_t device, const void* data, size_t bytes, void** compiled) {
+  return callback([&] {
+    PyRef text = checked(PyBytes_FromStringAndSize(static_cast<const char*>(data), static_cast<Py_ssize_t>(bytes)));
+    return made(ctx, invoke(ctx, DeserializePart, number(device), text), compiled);
   });
 }
 
@@ -80,6 +104,8 @@ void fill_compiler_slots(PythonBackend& b) {
   b.compiler.compile = b.methods[CompilePart] ? compile : nullptr;
   b.compiler.run = run;
   b.compiler.destroy = destroy;
+  b.compiler.serialize = b.methods[SerializePart] ? serialize : nullptr;
+  b.compiler.deserialize = b.methods[DeserializePart] ? deserialize : nullptr;
   b.table.compiler = &b.compiler;
 }
 

@@ -268,6 +268,7 @@ void fill_kernel(PyObject* record, KernelOwner& owner, ts_kernel* out) {
 }
 
 void drop_kernel(const ts_kernel& kernel) { delete static_cast<PythonKernel*>(kernel.ctx); }
+PyObject* function_of(const ts_kernel& kernel) { return static_cast<PythonKernel*>(kernel.ctx)->function.get(); }
 
 PyRef call_object(const KernelOwner& owner, const ts_call& call) {
   constexpr Field kParts[] = {Field::Opcode,   Field::ComputeDtype,  Field::Program,   Field::Prologue,

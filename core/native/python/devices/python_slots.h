@@ -17,7 +17,7 @@ namespace ts::py {
   X(ProfilePush, profile_push) X(ProfilePop, profile_pop) X(ExportMemory, export_memory)                               \
   X(ImportMemory, import_memory) X(ReleaseImported, release_imported) X(Identify, _identify) X(Link, _link)            \
   X(Recover, recover) X(HostRegister, host_register) X(HostUnregister, host_unregister) X(Claim, _claim)               \
-  X(CompilePart, _compile_part)
+  X(CompilePart, _compile_part) X(SerializePart, serialize_part) X(DeserializePart, _deserialize_part)
 #define TS_EACH_METHOD(X)                                                                                              \
   X(Probe, _probe) X(Properties, _properties) X(Alloc, alloc) X(Free, free) X(CopyFromHost, copy_from_host)            \
   X(CopyToHost, copy_to_host) X(CopyWithin, copy_within) X(Synchronize, synchronize) X(FindKernel, _find_kernel)       \
