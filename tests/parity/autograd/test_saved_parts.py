@@ -101,6 +101,8 @@ def test_sparse_products_keep_their_factors() -> None:
         "F.max_pool2d(x[None, None], 2)", "F.avg_pool2d(x[None, None], 2)",
         "F.nll_loss(x.log_softmax(1), m.tensor([0, 1, 2]))", "F.cross_entropy(x, m.tensor([0, 1, 2]))", "F.relu6(x)",
         "x.split((1, 2), 0)[0]", "x[0]", "x[:, 1:]", "F.layer_norm(x, (4,))", "F.gelu(x)", "x.max(1)[0]", "x.std()",
+        "F.selu(x)", "F.group_norm(x[None], 3)", "F.conv_transpose1d(x[None], m.ones(3, 1, 2))", "x[0].diag()",
+        "F.binary_cross_entropy_with_logits(x, m.ones(3, 4), reduction='none')",
     ],
 )  # fmt: skip
 def test_names_of_nodes(text: str) -> None:

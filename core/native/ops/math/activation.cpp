@@ -85,6 +85,7 @@ TS_OPERATORS(activation) {
       .no_complex()
       .promote(Promote::Float)
       .derivative("self", "grad * 1.0507009873554805 * select(self > 0, 1, 1.6732632423543772 * exp(self))")
+      .node_name("EluBackward0")
       .inplace()
       .doc("Self-normalizing exponential linear unit (Klambauer et al. 2017).");
   def("celu(Tensor self, Scalar alpha=1.0) -> Tensor")

@@ -219,6 +219,7 @@ TS_OPERATORS(conv) {
       .decompose<conv_backward_input>()
       .saves("grad weight")
       .gradient(conv_backward_input_gradient)
+      .node_name("ConvolutionBackward0") // of a transposed one
       .hidden()
       .doc("Gradient of convolution by its input; also the transposed convolution of grad.");
   def("convolution_backward_weight(Tensor grad, Tensor input, int[] weight_size, int[] stride, int[] padding, int[] "

@@ -144,6 +144,7 @@ TS_OPERATORS(group_norm) {
       .decompose<forward, 3>()
       .saves("input weight result1 result2")
       .gradient(forward_gradient)
+      .node_name("NativeGroupNormBackward0")
       .hidden()
       .doc("group_norm, with the mean and 1 / sqrt(var + eps) of each group (float32 for half inputs).");
   def("_group_norm_backward(Tensor grad, Tensor input, Tensor mean, Tensor rstd, Tensor? weight, int num_groups) -> "

@@ -223,6 +223,7 @@ TS_OPERATORS(loss) {
       .promote(Promote::Float)
       .derivative("self", "grad * ((1 - target) * sigmoid(self) - target * sigmoid(-self))")
       .derivative("target", "-grad * self")
+      .node_name("BinaryCrossEntropyWithLogitsBackward0")
       .hidden()
       .doc("The elements of binary_cross_entropy_with_logits.");
   loss("_bce_with_logits_weighing(Tensor self, Tensor target, Tensor weight) -> Tensor")

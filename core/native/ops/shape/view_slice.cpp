@@ -392,6 +392,7 @@ TS_OPERATORS(view_slice) {
       .facts("stored")
       .rule<diagonal_backward_rule>()
       .computation<diagonal_backward>(kViewSliceCode)
+      .node_name("DiagEmbedBackward0")
       .hidden()
       .gradient([](GradContext& c) {
         c.set(0, ops::diagonal(c.grad(), c.value<int64_t>(2), c.value<int64_t>(3), c.value<int64_t>(4)));
