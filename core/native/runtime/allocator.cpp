@@ -7,7 +7,9 @@
 #include "runtime/stream.h"
 #include "tensor/home.h"
 #include "tensor/outside.h"
+#include <algorithm>
 #include <bit>
+#include <functional>
 #include <iomanip>
 #include <sstream>
 
@@ -33,6 +35,20 @@ std::string amount(int64_t bytes) {
   std::ostringstream out;
   out << std::fixed << std::setprecision(1) << value << ' ' << kUnits[unit];
   return out.str();
+}
+
+// A heap, whose lowest address is first.
+void put_block(std::vector<void*>& free, void* handle) {
+  free.push_back(handle);
+  std::ranges::push_heap(free, std::greater<>());
+}
+
+void* lowest_block(std::vector<void*>& free) {
+  if (free.empty()) return nullptr;
+  std::ranges::pop_heap(free, std::greater<>());
+  void* handle = free.back();
+  free.pop_back();
+  return handle;
 }
 
 // Memory is being given back: nobody is there to catch an error.
@@ -133,11 +149,7 @@ DeviceAllocator::Pool& DeviceAllocator::pool_of(void* stream) {
 void* DeviceAllocator::take_small(int c, void* stream) {
   std::lock_guard lock(mutex_);
   if (thread_slot_ < 0) count_allocated(static_cast<int64_t>(class_bytes(c)));
-  std::vector<void*>& free = pool_of(stream).small[c];
-  if (free.empty()) return nullptr;
-  void* handle = free.back();
-  free.pop_back();
-  return handle;
+  return lowest_block(pool_of(stream).small[c]);
 }
 
 // What is freed is freed whatever memory the host has left: without room to remember it by, it goes back at once.
@@ -147,7 +159,7 @@ void DeviceAllocator::give_small(int c, void* handle, void* stream) {
     std::lock_guard lock(mutex_);
     if (thread_slot_ < 0) stats_.allocated -= static_cast<int64_t>(class_bytes(c));
     try {
-      return pool_of(stream).small[c].push_back(handle);
+      return put_block(pool_of(stream).small[c], handle);
     } catch (const std::bad_alloc&) {
       block.stream = live(stream);
     }
@@ -191,8 +203,8 @@ void DeviceAllocator::release_small(Storage& s) {
 // A cached block may be twice as large as asked: networks whose images halve from stage to stage then take the blocks
 // of the stage before.
 void* DeviceAllocator::take_large(size_t& bytes, void* stream) {
-  std::multimap<size_t, void*>& free = pool_of(stream).large;
-  auto found = free.lower_bound(bytes);
+  auto& free = pool_of(stream).large;
+  auto found = free.lower_bound({bytes, nullptr});
   if (found == free.end() || found->first > 2 * bytes) return nullptr;
   bytes = found->first;
   void* handle = found->second;
@@ -206,8 +218,8 @@ void* DeviceAllocator::take_large(size_t& bytes, void* stream) {
 std::vector<DeviceAllocator::Block> DeviceAllocator::take_outgrown(size_t bytes, void* stream) {
   std::vector<Block> blocks;
   if (thread_slot_ < 0 || static_cast<int64_t>(large_cached_bytes_) <= stats_.allocated / 16) return blocks;
-  std::multimap<size_t, void*>& free = pool_of(stream).large;
-  const auto end = free.lower_bound(bytes);
+  auto& free = pool_of(stream).large;
+  const auto end = free.lower_bound({bytes, nullptr});
   for (auto at = free.begin(); at != end; at = free.erase(at)) {
     blocks.push_back({at->second, at->first, stream});
     large_cached_bytes_ -= at->first;
@@ -349,7 +361,7 @@ void DeviceAllocator::take_back(bool wait) {
     n_waiting_ = waiting_.size();
     for (auto& w : done)
       if (w->small)
-        pool_of(w->block.stream).small[small_class(w->block.bytes)].push_back(w->block.handle);
+        put_block(pool_of(w->block.stream).small[small_class(w->block.bytes)], w->block.handle);
       else
         large.push_back(w->block);
   }
@@ -486,8 +498,7 @@ void DeviceAllocator::retire_stream(void* stream) {
   auto found = pools_.find(stream);
   if (!stream || found == pools_.end()) return;
   for (int c = 0; c < kSmallClasses; ++c)
-    default_pool_.small[c].insert(default_pool_.small[c].end(), found->second.small[c].begin(),
-                                  found->second.small[c].end());
+    for (void* handle : found->second.small[c]) put_block(default_pool_.small[c], handle);
   default_pool_.large.merge(found->second.large);
   pools_.erase(found);
 }
@@ -497,7 +508,7 @@ void DeviceAllocator::adopt_thread(ThreadState& state) {
   flush(state);
   std::lock_guard lock(mutex_);
   for (int c = 0; c < kSmallClasses; ++c)
-    while (void* p = state.data[thread_slot_][c].pop()) default_pool_.small[c].push_back(p);
+    while (void* p = state.data[thread_slot_][c].pop()) put_block(default_pool_.small[c], p);
 }
 
 } // namespace ts

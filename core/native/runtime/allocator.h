@@ -8,6 +8,7 @@
 #include <memory>
 #include <mutex>
 #include <span>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -53,10 +54,11 @@ private:
     void* stream; // it was allocated on
   };
   struct Waiting; // a block that other streams still use
-  // Free blocks, to be used again on the stream that used them last: its order keeps the uses apart.
+  // Free blocks, to be used again on the stream that used them last: its order keeps the uses apart. The one at the
+  // lowest address is next, whatever was freed first: what does the same again gets the same addresses.
   struct Pool {
-    std::vector<void*> small[kSmallClasses];
-    std::multimap<size_t, void*> large;
+    std::vector<void*> small[kSmallClasses]; // heaps
+    std::set<std::pair<size_t, void*>> large;
   };
   static void release_small(Storage& s);
   static void release_large(Storage& s);
