@@ -107,8 +107,10 @@ Storage* DeviceAllocator::allocate(size_t nbytes) {
 }
 
 [[gnu::noinline]] Storage* DeviceAllocator::allocate_any(size_t nbytes) {
-  if (RecordingPool* pool = RecordingPool::current({backend_.id(), index_}); pool && nbytes)
+  if (RecordingPool* pool = RecordingPool::current({backend_.id(), index_}); pool && nbytes) {
+    const RecordingPool::OnItsStream on;
     return pool->allocate(nbytes, backend_.stream(index_), [this](size_t bytes) { return allocate_now(bytes); });
+  }
   Storage* s = allocate_now(nbytes);
   if (RecordingState* recording = RecordingState::current()) recording->keep(s);
   return s;
@@ -423,6 +425,7 @@ void DeviceAllocator::raw_free(std::span<const Block> blocks) {
   const ts_backend& t = backend_.table();
   size_t bytes = 0;
   for (const Block& block : blocks) {
+    if (block_users_.any()) block_users_.tell({&block.handle, 1});
     if (abandoned_.load(std::memory_order_relaxed)) break; // the handle means nothing any more
     t.free(t.ctx, index_, block.handle, block.bytes, block.stream);
     bytes += block.bytes;

@@ -1,14 +1,15 @@
 // The caching allocator over a backend's raw alloc and free: power-of-two small classes with a per-thread front,
 // rounded large blocks with best fit, statistics, and an out-of-memory message that says who holds what.
 #pragma once
+#include "tensor/block_users.h"
 #include "tensor/storage.h"
 #include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <mutex>
-#include <span>
 #include <set>
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -44,6 +45,12 @@ public:
   void record_stream(Storage& s, void* stream);
   // What waits for reuse on a stream that goes away may be used on any.
   void retire_stream(void* stream);
+  // Whether blocks are lent again and again, at the same addresses, before they go back to the device.
+  bool keeps_blocks() const { return cached_; }
+  bool lent(const Storage& s) const { // its memory is such a block
+    return (s.deleter == release_small || s.deleter == release_large) && s.deleter_ctx == this;
+  }
+  BlockUsers& block_users() { return block_users_; }
 
 private:
   Storage* allocate_any(size_t nbytes);
@@ -99,6 +106,7 @@ private:
   std::atomic<size_t> n_waiting_{0};
   size_t large_cached_bytes_ = 0;
   MemoryStats stats_;
+  BlockUsers block_users_;
 };
 
 } // namespace ts

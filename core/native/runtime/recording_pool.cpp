@@ -2,6 +2,7 @@
 #include "runtime/new_storage.h"
 #include "runtime/recording_state.h"
 #include <bit>
+#include <tuple>
 #include <utility>
 
 namespace ts {
@@ -10,9 +11,10 @@ namespace {
 constexpr size_t kRecordingPoolSmallest = 64, kRecordingPoolLargestSmall = 1 << 17, kRecordingPoolRounding = 1 << 14;
 
 thread_local RecordingPool* t_pool = nullptr;
+thread_local const StreamChoice* t_lent_on = nullptr;
 
-// Pools by device and number, for as long as somebody holds them.
-using Key = std::pair<std::pair<int, int>, uint64_t>;
+// Pools by device and number, or stream, for as long as somebody holds them.
+using Key = std::tuple<int, int, uint64_t, void*>;
 std::mutex g_recording_pool_mutex;
 std::map<Key, std::weak_ptr<RecordingPool>>& known() {
   static auto* pools = new std::map<Key, std::weak_ptr<RecordingPool>>;
@@ -30,8 +32,16 @@ struct RecordingPool::Lease {
 
 std::shared_ptr<RecordingPool> RecordingPool::of(Device device, uint64_t number) {
   if (!number) return std::shared_ptr<RecordingPool>(new RecordingPool(device));
+  return shared(device, number, nullptr);
+}
+
+std::shared_ptr<RecordingPool> RecordingPool::of_stream(Device device, void* stream) {
+  return shared(device, 0, stream);
+}
+
+std::shared_ptr<RecordingPool> RecordingPool::shared(Device device, uint64_t number, void* stream) {
   std::lock_guard lock(g_recording_pool_mutex);
-  std::weak_ptr<RecordingPool>& at = known()[{{device.backend, device.index}, number}];
+  std::weak_ptr<RecordingPool>& at = known()[{device.backend, device.index, number, stream}];
   std::shared_ptr<RecordingPool> pool = at.lock();
   if (!pool || pool->epoch_ != backend_of(device).epoch(device.index))
     at = pool = std::shared_ptr<RecordingPool>(new RecordingPool(device));
@@ -46,10 +56,24 @@ RecordingPool::~RecordingPool() {
 
 RecordingPool* RecordingPool::current(Device device) { return t_pool && t_pool->device_ == device ? t_pool : nullptr; }
 
-RecordingPool::Use::Use(std::shared_ptr<RecordingPool> pool)
-    : pool_(std::move(pool)), before_(std::exchange(t_pool, pool_.get())) {}
+RecordingPool::Use::Use(std::shared_ptr<RecordingPool> pool, const StreamChoice* lent_on)
+    : pool_(std::move(pool)), before_(std::exchange(t_pool, pool_.get())),
+      lent_on_before_(std::exchange(t_lent_on, lent_on)) {}
 
-RecordingPool::Use::~Use() { t_pool = before_; }
+RecordingPool::Use::~Use() {
+  t_pool = before_;
+  t_lent_on = lent_on_before_;
+}
+
+RecordingPool::OnItsStream::OnItsStream() : other_(t_lent_on != nullptr) {
+  if (!other_) return;
+  before_ = stream_choice();
+  set_stream_choice(*t_lent_on);
+}
+
+RecordingPool::OnItsStream::~OnItsStream() {
+  if (other_) set_stream_choice(std::move(before_));
+}
 
 size_t RecordingPool::rounded(size_t nbytes) {
   if (nbytes <= kRecordingPoolLargestSmall) return std::bit_ceil(std::max(nbytes, kRecordingPoolSmallest));

@@ -1,6 +1,7 @@
 // Memory of recorded work whose addresses must stay: what it lets go is used again by later work of its own, and by
 // that of other recordings with the same pool.
 #pragma once
+#include "runtime/stream.h"
 #include "tensor/storage.h"
 #include <cstdint>
 #include <map>
@@ -18,6 +19,8 @@ class RecordingPool : public std::enable_shared_from_this<RecordingPool> {
 public:
   // The pool of a number; 0: one that nobody else has.
   static std::shared_ptr<RecordingPool> of(Device device, uint64_t number);
+  // The one that all recordings share which are replayed on a stream, and keep nothing in it between two calls.
+  static std::shared_ptr<RecordingPool> of_stream(Device device, void* stream);
   ~RecordingPool();
   RecordingPool(const RecordingPool&) = delete;
   RecordingPool& operator=(const RecordingPool&) = delete;
@@ -33,10 +36,11 @@ public:
   }
   static void release(Storage& s); // the deleter of what `allocate` gave
 
-  // While it lives, the thread's allocations are the pool's.
+  // While it lives, the thread's allocations are the pool's; with `lent_on`, in memory of these streams, where the
+  // recording will be replayed, instead of the current ones.
   class Use {
   public:
-    explicit Use(std::shared_ptr<RecordingPool> pool);
+    explicit Use(std::shared_ptr<RecordingPool> pool, const StreamChoice* lent_on = nullptr);
     ~Use();
     Use(const Use&) = delete;
     Use& operator=(const Use&) = delete;
@@ -44,11 +48,25 @@ public:
   private:
     std::shared_ptr<RecordingPool> pool_;
     RecordingPool* before_;
+    const StreamChoice* lent_on_before_;
+  };
+  // While the pool in use allocates.
+  class OnItsStream {
+  public:
+    OnItsStream();
+    ~OnItsStream();
+    OnItsStream(const OnItsStream&) = delete;
+    OnItsStream& operator=(const OnItsStream&) = delete;
+
+  private:
+    bool other_;
+    StreamChoice before_;
   };
 
 private:
   struct Lease;
   explicit RecordingPool(Device device);
+  static std::shared_ptr<RecordingPool> shared(Device device, uint64_t number, void* stream);
   static size_t rounded(size_t nbytes);
   Storage* take(size_t& bytes, void* stream);
   Storage* keep(Storage* block);

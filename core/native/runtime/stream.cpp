@@ -58,6 +58,17 @@ std::shared_ptr<Stream> Stream::make(Device device, int priority) {
   return stream;
 }
 
+std::shared_ptr<Stream> Stream::make_apart(Device device) {
+  Backend& b = backend_of(device);
+  b.allocator(device.index);
+  void* handle = nullptr;
+  if (b.table().stream_create) b.check(b.table().stream_create(b.table().ctx, device.index, 0, &handle), "Stream");
+  if (!handle) return nullptr;
+  std::shared_ptr<Stream> stream(new Stream(device, handle));
+  b.allocator(device.index).add_stream(handle);
+  return stream;
+}
+
 std::shared_ptr<Stream> Stream::default_of(Device device) {
   backend_of(device).allocator(device.index);
   return std::shared_ptr<Stream>(new Stream(device, nullptr));

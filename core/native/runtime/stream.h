@@ -14,6 +14,8 @@ public:
   // RuntimeError from the backend when it cannot make one.
   static std::shared_ptr<Stream> make(Device device, int priority);
   static std::shared_ptr<Stream> default_of(Device device);
+  // One that nobody else comes to know: no wait for the device waits for it. NULL where the backend has no streams.
+  static std::shared_ptr<Stream> make_apart(Device device);
   // One that somebody else made and will destroy, after the last use of this.
   static std::shared_ptr<Stream> external(Device device, void* handle);
   ~Stream();

@@ -1,0 +1,53 @@
+// A few kernel calls as the card wrote them down (ts_capture), to be launched at once on the same memory again.
+#pragma once
+#include "runtime/recording_pool.h"
+#include "tensor/block_users.h"
+#include <functional>
+
+namespace ts {
+
+class Backend;
+class DeviceAllocator;
+
+// It goes before any of its memory goes back to the device. Kernels' scratch memory stays as long as it does.
+class LaunchRecording final : public BlockUser {
+public:
+  // Whether calls on memory of this device can be recorded: the card can, and memory comes again at its addresses.
+  static bool serves(Device device);
+
+  enum class Outcome : uint8_t { Made, Busy, Refused };
+  struct Made {
+    Outcome outcome;
+    std::shared_ptr<LaunchRecording> recording;
+  };
+  // Of what `work` gives the current stream, on lent blocks (DeviceAllocator::lent). It is not done by that. Busy:
+  // another thread records just now. Refused: the card, or a kernel, did not want to; nothing was done. What an
+  // interruption raises is raised.
+  static Made make(Device device, std::span<void* const> blocks, const std::function<void()>& work);
+
+  ~LaunchRecording() override;
+  LaunchRecording(const LaunchRecording&) = delete;
+  LaunchRecording& operator=(const LaunchRecording&) = delete;
+
+  // On the current stream, which must be that of `make`. False, with nothing done: it is gone, or another thread
+  // replays it. The caller holds the memory.
+  bool replay();
+  bool is_gone() const;
+  void blocks_go() noexcept override { destroy(); }
+
+private:
+  explicit LaunchRecording(Device device);
+  bool write(void* stream, const std::function<void()>& work);
+  void destroy() noexcept;
+
+  Device device_;
+  Backend& backend_;
+  DeviceAllocator& allocator_;
+  uint32_t epoch_; // of the device
+  std::vector<void*> blocks_;
+  std::shared_ptr<RecordingPool> pool_;
+  std::atomic<void*> recording_{nullptr};
+  std::atomic<bool> replaying_{false};
+};
+
+} // namespace ts
