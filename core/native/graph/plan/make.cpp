@@ -410,6 +410,7 @@ void PlanMaker::lay_out() {
   }
   plan_.homes_ = std::move(homes_);
   plan_.seen_ = std::move(r_.seen);
+  plan_.find_stretches();
 }
 
 Plan::Plan(const Executor& executor, Device device)

@@ -3,16 +3,18 @@
 // What the rules of operators say follows from sizes alone, so it is taken from one run that was watched
 // (plan/record.h). Later runs call kernels, on the memory of the tensors given and on one arena for what lies between;
 // nodes that cannot be foreseen (random numbers, operators in Python, what looks at values) are called as ever.
+// Kernels between these are one launch on cards that record launches (plan/stretch.h).
 // A plan is never changed once it is made: each run has a PlanRun of its own.
 #pragma once
 #include "graph/executor.h"
 #include "graph/plan/key.h"
 #include "graph/plan/record.h"
+#include "graph/plan/stretch.h"
 #include "runtime/backend.h"
 
 namespace ts::graph {
 
-struct PlanRun; // plan/run.cpp
+struct PlanRun; // plan/run.h
 
 class Plan {
 public:
@@ -32,10 +34,11 @@ public:
     const char* half = "";                     // "forward" and "backward" of one that is recorded
     size_t kernels = 0, fused = 0, called = 0; // kernels that run, calls that went into others, nodes called as ever
     size_t claimed = 0;                        // calls that went into parts of the card's compiler
+    size_t recorded = 0;                       // of the kernels, those that recorded launches have run so far
     std::vector<std::string> operators;        // of these nodes
     size_t arena = 0, apart = 0;               // bytes of the arena; of what it would be without reuse
   };
-  const Summary& summary() const { return summary_; }
+  Summary summary() const;
 
 private:
   friend class PlanMaker;
@@ -49,10 +52,11 @@ private:
     Work work;
     uint32_t first_tensor = 0, first_patch = 0, n_patches = 0;
   };
-  enum class Do : uint8_t { Kernel, Allocate, Free, Make, Forget, Call, Drop };
+  // Together: the kernels of a stretch, which follow, at once.
+  enum class Do : uint8_t { Kernel, Allocate, Free, Make, Forget, Call, Drop, Together };
   struct Step {
     Do what;
-    Id at; // a kernel, a buffer, a value, a node, or an input
+    Id at; // a kernel, a buffer, a value, a node, an input, or a stretch
   };
   enum class Lies : uint8_t { Nowhere, Given, Arena, Apart, Result };
   struct Home { // of a buffer
@@ -70,11 +74,21 @@ private:
   std::unique_ptr<PlanRun> take() const;
   void give_back(std::unique_ptr<PlanRun> run) const;
   bool place_given(PlanRun& run, std::span<const Tensor> inputs, std::span<const Tensor> captures) const;
+  bool is_lent(const Storage& s) const;
   bool same_sharing(PlanRun& run, std::span<const Tensor> inputs, std::span<const Tensor> captures) const;
   void run_kernel(const Kernel& kernel, PlanRun& run) const;
   void call_node(Id node, PlanRun& run, const std::function<void(Id)>& on_guard) const;
   Tensor make_tensor(Id v, const PlanRun& run) const;
   void count_versions(std::span<const Tensor> inputs, std::span<const Tensor> captures) const;
+
+  // plan/stretch.cpp
+  void find_stretches();
+  size_t bytes_of(const Step& step) const;
+  size_t end_of_stretch(size_t begin) const;
+  Id add_stretch(std::span<const Step> steps);
+  bool sign_memory(const Stretch& stretch, PlanRun& run) const;
+  std::shared_ptr<LaunchRecording> record(const Stretch& stretch, PlanRun& run) const;
+  bool launch(const Stretch& stretch, PlanRun& run) const;
 
   const Executor& executor_;
   Device device_;
@@ -84,6 +98,7 @@ private:
   std::vector<Kernel> kernels_;
   std::vector<Patch> patches_;
   std::vector<Step> steps_;
+  std::vector<Stretch> stretches_;
   std::vector<Id> given_;                       // buffers of given memory that are used
   std::vector<std::pair<Id, Id>> given_values_; // values of given tensors that calls or the caller get
   std::vector<Id> arena_buffers_, apart_buffers_;

@@ -1,28 +1,10 @@
+#include "graph/plan/run.h"
 #include "autograd/meta.h"
 #include "dispatch/launch.h"
-#include "graph/executor_state.h"
-#include "graph/plan/plan.h"
 #include "runtime/empty.h"
 #include "runtime/interrupts.h"
 
 namespace ts::graph {
-
-// What one run writes to; kept for the next, without memory of tensors.
-struct PlanRun {
-  explicit PlanRun(const Plan& plan);
-
-  struct Base {
-    void* handle = nullptr;
-    int64_t offset = 0;
-  };
-  std::vector<ts_call> calls;     // by kernel
-  std::vector<ts_tensor> tensors; // their operands
-  std::vector<Base> bases;        // by buffer
-  std::vector<Ref<Storage>> storages;
-  Ref<Storage> arena;
-  std::unique_ptr<Executor::State> state;
-  std::vector<const Storage*> last; // of given tensors whose sharing was looked at
-};
 
 PlanRun::PlanRun(const Plan& plan) : tensors(plan.n_tensors_), bases(plan.homes_.size()), storages(plan.homes_.size()) {
   for (const Plan::Kernel& k : plan.kernels_) {
@@ -38,6 +20,13 @@ PlanRun::PlanRun(const Plan& plan) : tensors(plan.n_tensors_), bases(plan.homes_
 }
 
 Plan::~Plan() { delete spare_.load(); }
+
+Plan::Summary Plan::summary() const {
+  Summary now = summary_;
+  for (const Stretch& s : stretches_)
+    if (s.recordings->has_replayed()) now.recorded += s.kernels;
+  return now;
+}
 
 std::unique_ptr<PlanRun> Plan::take() const {
   std::unique_ptr<PlanRun> run(spare_.exchange(nullptr));
@@ -72,6 +61,11 @@ bool Plan::same_sharing(PlanRun& run, std::span<const Tensor> inputs, std::span<
   return true;
 }
 
+// Asked of memory where stretches may be recorded on it.
+bool Plan::is_lent(const Storage& s) const {
+  return !stretches_.empty() && (!s.handle || backend_.allocator(device_.index).lent(s));
+}
+
 bool Plan::place_given(PlanRun& run, std::span<const Tensor> inputs, std::span<const Tensor> captures) const {
   for (Id b : given_) {
     const Home& home = homes_[b];
@@ -80,7 +74,7 @@ bool Plan::place_given(PlanRun& run, std::span<const Tensor> inputs, std::span<c
     if (!t.storage || t.byte_offset + home.low < 0 ||
         t.byte_offset + home.high > static_cast<int64_t>(t.storage->nbytes))
       return false; // views reach beyond: for the rules to judge
-    run.bases[b] = {t.storage->handle, t.byte_offset};
+    run.bases[b] = {t.storage->handle, t.byte_offset, is_lent(*t.storage)};
   }
   return !writes_given_ || same_sharing(run, inputs, captures);
 }
@@ -148,7 +142,7 @@ void Plan::call_node(Id node, PlanRun& run, const std::function<void(Id)>& on_gu
                  same(t.strides(), s.strides) && t.device() == device_,
              executor_.graph().nodes[node].op->name(), ": expected a result of ", s.dtype, s.sizes.span(),
              ", as for such arguments before, got ", t.defined() ? concat(t.dtype(), t.sizes()) : "none");
-    run.bases[b] = {t->storage->handle, t->byte_offset - s.offset};
+    run.bases[b] = {t->storage->handle, t->byte_offset - s.offset, is_lent(*t->storage)};
   }
 }
 
@@ -175,8 +169,17 @@ bool Plan::run(std::span<const Tensor> inputs, std::span<const Tensor> captures,
   Id node = kNone;
   AskForInterrupts asking;
   try {
-    for (const Step& step : steps_) {
+    for (size_t at = 0; at < steps_.size(); ++at) {
+      const Step& step = steps_[at];
       switch (step.what) {
+      case Do::Together: {
+        const Stretch& stretch = stretches_[step.at];
+        node = kernels_[stretch.first].work.node;
+        if (!launch(stretch, run)) break; // its kernels follow
+        at += stretch.kernels;
+        asking.after(stretch.work, "graph");
+        break;
+      }
       case Do::Kernel:
         node = kernels_[step.at].work.node;
         run_kernel(kernels_[step.at], run);
@@ -184,7 +187,7 @@ bool Plan::run(std::span<const Tensor> inputs, std::span<const Tensor> captures,
         break;
       case Do::Allocate:
         run.storages[step.at] = Ref<Storage>::adopt(allocator.allocate(homes_[step.at].nbytes));
-        run.bases[step.at] = {run.storages[step.at]->handle, 0};
+        run.bases[step.at] = {run.storages[step.at]->handle, 0, is_lent(*run.storages[step.at])};
         break;
       case Do::Free: run.storages[step.at].reset(); break;
       case Do::Make: tensors[step.at] = make_tensor(step.at, run); break;

@@ -247,7 +247,7 @@ public:
     pb::list out;
     for (const graph::Plan::Summary& s : executor_->plans().summaries())
       out.append(pb::dict("half"_a = s.half, "kernels"_a = s.kernels, "fused"_a = s.fused, "claimed"_a = s.claimed,
-                          "called"_a = s.called, "arena"_a = s.arena, "apart"_a = s.apart,
+                          "recorded"_a = s.recorded, "called"_a = s.called, "arena"_a = s.arena, "apart"_a = s.apart,
                           "operators"_a = s.operators));
     return out;
   }
