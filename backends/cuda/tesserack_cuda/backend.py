@@ -296,8 +296,9 @@ class CUDA(Backend):
                 "capture: CUDA graphs must be captured on a non-default stream. (However, after capture, it's ok to "
                 "replay them on the default stream.)"
             )
-        mode = getattr(self.capture_settings, "mode", "global")
-        self.capture_settings.mode = "global"
+        # Other threads know nothing of what the core records by itself: no call of theirs fails for it, or ends it.
+        mode = getattr(self.capture_settings, "mode", "thread_local")
+        self.capture_settings.mode = "thread_local"
         self.on(device).streamBeginCapture(stream, CAPTURE_MODES[mode])
         with self._lock:
             self._captures += 1

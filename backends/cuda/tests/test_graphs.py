@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -273,6 +274,49 @@ def test_another_threads_allocation_ends_a_global_capture(cuda: Any, driver: Sim
             result = capture()
             graph.replay()
             assert result.cpu().tolist() == [2, 2, 2]
+
+
+def test_compiled_programs_are_graphs(cuda: Any, driver: Simulated, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Captured by themselves, in a mode that no other thread's calls end or fail for."""
+    launched, launch, begun = [], driver.graphLaunch, driver.streamBeginCapture
+
+    def count(graph: int, stream: int) -> None:
+        launched.append(graph)
+        launch(graph, stream)
+
+    def allocate() -> None:
+        driver.setDevice(0)
+        driver.free(driver.malloc(10))
+
+    def begin(stream: int, mode: int) -> None:
+        begun(stream, mode)
+        thread = threading.Thread(target=allocate)
+        thread.start()
+        thread.join()
+
+    monkeypatch.setattr(driver, "graphLaunch", count)
+
+    monkeypatch.setattr(driver, "streamBeginCapture", begin)
+
+    def chain(x: ts.Tensor, w: ts.Tensor) -> ts.Tensor:
+        for _ in range(4):
+            x = (x @ w).cumsum(1).relu()
+        return x
+
+    x, w = ts.randn(4, 5, device=NAME), ts.randn(5, 5, device=NAME)
+    with warnings.catch_warnings(), ts.no_grad():
+        warnings.simplefilter("ignore")
+        traced = ts.jit.trace(chain, (x, w), check_trace=False)
+        for turn in range(16):
+            x.copy_(ts.randn(4, 5))
+            expected = chain(x, w)
+            before = driver.launched
+            result = traced(x, w)
+            called = driver.launched - before
+            assert result.cpu().tolist() == expected.cpu().tolist()
+            if turn == 7:
+                ts.empty_cache(NAME)
+    assert called == 0 and 2 < len(set(launched)) < len(launched)
 
 
 def test_streams_that_join_the_capture(cuda: Any) -> None:
