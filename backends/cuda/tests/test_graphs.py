@@ -319,6 +319,29 @@ def test_compiled_programs_are_graphs(cuda: Any, driver: Simulated, monkeypatch:
     assert called == 0 and 2 < len(set(launched)) < len(launched)
 
 
+def test_compiled_programs_keep_their_scratch_memory(cuda: Any, driver: Simulated) -> None:
+    """Sums in parts, whose parts lie in the workspace: nobody else gets it while the graph is there."""
+
+    def chain(x: ts.Tensor) -> ts.Tensor:
+        for _ in range(3):
+            x = (x + x.sum() * 1e-3).neg()
+        return x
+
+    x = ts.randn(4, 9000, device=NAME)
+    with warnings.catch_warnings(), ts.no_grad():
+        warnings.simplefilter("ignore")
+        traced = ts.jit.trace(chain, (x,), check_trace=False)
+        for _ in range(14):
+            x.copy_(ts.randn(4, 9000))
+            expected = chain(x).cpu()
+            others = [ts.full((size,), 7.0, device=NAME) for size in (4, 16, 64, 256, 1024, 4096) for _ in range(3)]
+            before = driver.launched
+            assert traced(x).cpu().equal(expected)
+            called = driver.launched - before
+            assert all(set(other.cpu().tolist()) == {7} for other in others)
+    assert called == 0
+
+
 def test_streams_that_join_the_capture(cuda: Any) -> None:
     x, side, graph = ts.ones(4, device=NAME), cuda.Stream(), cuda.CUDAGraph()
     with cuda.graph(graph):
