@@ -346,6 +346,27 @@ def test_what_cannot_be_recorded_is_called(card: RecordingCard, where: str) -> N
     assert all(stream.recording is None for stream in card.streams)
 
 
+def test_an_interruption_while_it_is_recorded(card: RecordingCard) -> None:
+    x, w = small(4, 5), small(5, 5)
+    runner = planned(layers, x, w)
+    asked: list[str] = []
+
+    def fails(what: str) -> None:
+        asked.append(what)
+        if asked.count("scan") == 3:
+            raise KeyboardInterrupt
+
+    card.fails = fails
+    with pytest.raises(KeyboardInterrupt):
+        for _ in range(6):
+            run(runner, x, w)
+    assert asked and all(stream.recording is None for stream in card.streams)
+    card.fails = lambda what: None
+    for _ in range(6):
+        assert same_bits(run(runner, x, w)[0], layers(x, w)[0])
+    assert card.replayed
+
+
 def test_a_replay_that_fails_ends_the_run(card: RecordingCard) -> None:
     x, w = small(4, 5), small(5, 5)
     runner = planned(layers, x, w)
