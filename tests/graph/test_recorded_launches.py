@@ -136,6 +136,7 @@ def test_recordings_go_before_their_memory(card: RecordingCard, every: int) -> N
         if k % every == every - 1:
             del x
             ts.empty_cache(NAME)
+            assert not card.live
     assert card.destroyed or not card.recorded
     assert every < 5 or card.recorded
     del runner

@@ -340,6 +340,9 @@ def test_compiled_programs_keep_their_scratch_memory(cuda: Any, driver: Simulate
             called = driver.launched - before
             assert all(set(other.cpu().tolist()) == {7} for other in others)
     assert called == 0
+    held = cuda.memory_allocated()
+    cuda.empty_cache()
+    assert cuda.memory_allocated() < held
 
 
 def test_streams_that_join_the_capture(cuda: Any) -> None:

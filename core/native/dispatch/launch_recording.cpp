@@ -129,6 +129,12 @@ bool LaunchRecording::replay() {
   return true;
 }
 
+// One that is replayed stays.
+void LaunchRecording::memory_short() noexcept {
+  const Taken taken(replaying_);
+  if (taken.mine) destroy();
+}
+
 bool LaunchRecording::is_gone() const {
   return !recording_.load(std::memory_order_acquire) || epoch_ != backend_.epoch(device_.index);
 }

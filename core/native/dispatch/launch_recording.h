@@ -9,7 +9,8 @@ namespace ts {
 class Backend;
 class DeviceAllocator;
 
-// It goes before any of its memory goes back to the device. Kernels' scratch memory stays as long as it does.
+// It goes before any of its memory goes back to the device, and where memory is short. Kernels' scratch memory stays as
+// long as it does.
 class LaunchRecording final : public BlockUser {
 public:
   // Whether calls on memory of this device can be recorded: the card can, and memory comes again at its addresses.
@@ -34,6 +35,7 @@ public:
   bool replay();
   bool is_gone() const;
   void blocks_go() noexcept override { destroy(); }
+  void memory_short() noexcept override;
 
 private:
   explicit LaunchRecording(Device device);

@@ -480,6 +480,7 @@ void DeviceAllocator::abandon() {
 
 void DeviceAllocator::release_cached() {
   if (thread_slot_ >= 0) adopt_thread(thread_state());
+  if (block_users_.any()) block_users_.tell_short();
   take_back(true);
   std::vector<Block> all;
   {

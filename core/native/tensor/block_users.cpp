@@ -34,4 +34,15 @@ void BlockUsers::tell(std::span<void* const> blocks) noexcept {
   }
 }
 
+void BlockUsers::tell_short() {
+  std::vector<std::shared_ptr<BlockUser>> told;
+  {
+    std::lock_guard lock(mutex_);
+    for (const auto& [block, users] : users_)
+      for (const auto& user : users)
+        if (std::shared_ptr<BlockUser> there = user.lock()) told.push_back(std::move(there));
+  }
+  for (const auto& user : told) user->memory_short();
+}
+
 } // namespace ts

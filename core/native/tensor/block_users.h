@@ -13,7 +13,8 @@ namespace ts {
 class BlockUser {
 public:
   virtual ~BlockUser() = default;
-  virtual void blocks_go() noexcept = 0; // one of them does; in any thread
+  virtual void blocks_go() noexcept = 0;    // one of them does; in any thread, while none uses it
+  virtual void memory_short() noexcept = 0; // what it keeps may be of more use to others; in any thread, at any time
 };
 
 class BlockUsers {
@@ -22,6 +23,7 @@ public:
   void forget(std::span<void* const> blocks); // users of these that are gone
   bool any() const { return count_.load(std::memory_order_acquire) != 0; }
   void tell(std::span<void* const> blocks) noexcept; // that they go back
+  void tell_short();
 
 private:
   std::mutex mutex_; // held while nobody is called
