@@ -1,5 +1,6 @@
 // The launcher of OpenCL kernels.
 #include "launcher.h"
+#include "opencl_recording.h"
 #include "timed.h"
 #include <algorithm>
 #include <memory>
@@ -30,13 +31,15 @@ int launch(const ts_launch* l) {
     local[axis] = l->group_size[axis];
     global[axis] = static_cast<size_t>(l->groups[axis]) * local[axis];
   }
+  void* queue = l->stream ? l->stream : k->queue;
+  if (recorded_queues.load(std::memory_order_acquire)) [[unlikely]]
+    if (int status = record_launch(l, queue, k->kernel, global, local); status != TS_DECLINED) return status;
   std::lock_guard lock(k->mutex);
   for (int32_t i = 0; i < l->n_arguments; ++i) {
     const ts_launch_argument* a = TS_LAUNCH_ARGUMENT(l, i);
     if (int code = k->set_argument(k->kernel, static_cast<uint32_t>(i), a->size, a->value))
       return refused(l, "clSetKernelArg", code);
   }
-  void* queue = l->stream ? l->stream : k->queue;
   const bool timed = TimedLaunches::wanted(l, kOpenCL);
   void* event = nullptr;
   if (int code = k->enqueue(queue, k->kernel, 3, nullptr, global, local, 0, nullptr, timed ? &event : nullptr))

@@ -18,6 +18,7 @@ __all__ = [
     "cudnn_lock",
     "launches",
     "opencl_kernel",
+    "opencl_launch",
     "time_launches",
     "timed_launches",
 ]
@@ -51,6 +52,49 @@ def opencl_kernel(set_argument: int, enqueue: int, kernel: int, queue: int) -> i
     and the queue of the default stream.
     """
     return int(_library().tesserack_opencl_kernel(*map(ctypes.c_void_p, (set_argument, enqueue, kernel, queue))))
+
+
+class _Argument(ctypes.Structure):
+    """``ts_launch_argument`` of ``tesserack/launch.h``."""
+
+    _fields_ = (
+        ("struct_size", ctypes.c_size_t),
+        ("value", ctypes.c_void_p),
+        ("size", ctypes.c_size_t),
+        ("kind", ctypes.c_int32),
+        ("reserved", ctypes.c_int32),
+    )
+
+
+class _Launch(ctypes.Structure):
+    """``ts_launch`` of ``tesserack/launch.h``."""
+
+    _fields_ = (
+        ("struct_size", ctypes.c_size_t),
+        *((name, ctypes.c_void_p) for name in ("host", "stream", "kernel")),
+        ("device_index", ctypes.c_int32),
+        ("n_arguments", ctypes.c_int32),
+        ("argument_size", ctypes.c_size_t),
+        ("arguments", ctypes.c_void_p),
+        ("groups", ctypes.c_uint64 * 3),
+        ("group_size", ctypes.c_uint32 * 3),
+        ("shared_bytes", ctypes.c_uint32),
+        ("op", ctypes.c_void_p),
+        ("number", ctypes.c_uint64),
+    )
+
+
+def opencl_launch(kernel: int, *values: Any) -> int:
+    """Launch what :func:`opencl_kernel` made, one item with numbers of ctypes as arguments: a try, beside the core,
+    which launches by the address alone. The status, 0 where it was queued.
+    """
+    size = ctypes.sizeof(_Argument)
+    told = [_Argument(size, ctypes.addressof(value), ctypes.sizeof(value)) for value in values]
+    arguments = (_Argument * len(values))(*told)
+    launch = _Launch(struct_size=ctypes.sizeof(_Launch), kernel=kernel, n_arguments=len(values), argument_size=size)
+    launch.arguments = ctypes.addressof(arguments)
+    launch.groups[:] = launch.group_size[:] = 1, 1, 1
+    return int(_library().tesserack_opencl_launch(ctypes.byref(launch)))
 
 
 def cuda_kernel(launch_kernel: int, set_context: int, function: int, context: int) -> int:
