@@ -19,7 +19,8 @@ from tesserack import DeviceLostError
 from tesserack.backends import Activity, Backend
 from tesserack_kernelgen import launcher
 
-from tesserack_opencl.devices import Found, find, identify, renew
+from tesserack_opencl.command_buffers import PROPERTIES, Recordings
+from tesserack_opencl.devices import Found, find, identify, recorded, renew
 from tesserack_opencl.profile import Profiles
 
 if TYPE_CHECKING:
@@ -38,13 +39,14 @@ _STAGED = 256 << 20  # bytes of the host that may be copied for writes under way
 
 
 class OpenCL(Backend):
-    """The devices of all OpenCL platforms."""
+    """The devices of all OpenCL platforms. ``records``: whether drivers record launches; None: where it saves time."""
 
-    name, vendor, version = "opencl", "org.tesserack.opencl", "0.1.0"
+    vendor, version = "org.tesserack.opencl", "0.1.0"
     raw_handles = True
     card: OpenCLCard
 
-    def __init__(self) -> None:
+    def __init__(self, name: str = "opencl", records: bool | None = None) -> None:
+        self.name = name
         super().__init__()
         self._memory: dict[int, Any] = {}
         self._queues: dict[int, Any] = {}  # streams by address
@@ -60,13 +62,22 @@ class OpenCL(Backend):
         self._idle: dict[int, tuple[int, int]] = {}  # by queue: the counts when it was last waited for
         self._lock = threading.RLock()
         self._profiles = Profiles(self)
+        self._recordings = Recordings(self)
+        self._driven = bool(find()[0])
+        if recorded(find()[0], records):
+            self.capture_begin, self.capture_end = self._recordings.begin, self._recordings.end
+            self.capture_replay, self.capture_destroy = self._recordings.replay, self._destroy_recording
         self._forked = False
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self._after_fork)
 
+    def _destroy_recording(self, device: int, recording: int) -> None:
+        if not self._forked:
+            self._recordings.destroy(recording)
+
     def _after_fork(self) -> None:
-        # A driver that was never asked for has no threads to wait for.
-        self._forked = bool(self._memory or self._default or self._queues)
+        # A driver that shows no device has no threads to wait for.
+        self._forked = self._driven
 
     def _refuse_forked(self) -> None:
         if self._forked:
@@ -110,8 +121,13 @@ class OpenCL(Backend):
 
     def _make_queue(self, device: int) -> Any:
         found = self.found(device)
-        profiling = cl.command_queue_properties.PROFILING_ENABLE
-        return cl.CommandQueue(found.context, found.device, properties=profiling)
+        return cl.CommandQueue(found.context, found.device, properties=PROPERTIES)
+
+    def _unrecorded_queue(self, device: int, stream: Any, what: str) -> Any:
+        """The queue of a stream that is given what no recording can hold."""
+        queue = self.queue(device, stream)
+        self._recordings.refuse(queue, what)
+        return queue
 
     def identify(self, device: int) -> dict[str, Any]:
         return identify(self.found(device))
@@ -122,6 +138,9 @@ class OpenCL(Backend):
         before = self.found(device).context
         renew(device)
         with self._lock:
+            for queue in (*self._queues.values(), *self._default.values()):
+                if queue.context == before:
+                    self._recordings.forget(int(queue.int_ptr))
             for held in (self._memory, self._queues):
                 for handle in [handle for handle, made in held.items() if made.context == before]:
                     del held[handle]
@@ -173,7 +192,7 @@ class OpenCL(Backend):
             self._memory.pop(handle).release()  # OpenCL keeps it until queued commands are done
 
     def copy_from_host(self, device: int, dst: int, dst_offset: int, src: memoryview, stream: Any) -> None:
-        queue = self.queue(device, stream)
+        queue = self._unrecorded_queue(device, stream, "a copy from the host")
         memory = self._memory[dst]
         self._submitted += 1
         self._drop_finished()
@@ -227,7 +246,7 @@ class OpenCL(Backend):
 
     def copy_from_pinned(self, device: int, dst: int, dst_offset: int, address: int, nbytes: int, stream: Any) -> None:
         self._submitted += 1
-        queue = self.queue(device, stream)
+        queue = self._unrecorded_queue(device, stream, "a copy from the host")
         source = _bytes(address, nbytes)
         event = cl.enqueue_copy(queue, self._memory[dst], source, dst_offset=dst_offset, is_blocking=False)
         queue.flush()
@@ -235,14 +254,14 @@ class OpenCL(Backend):
 
     def copy_to_pinned(self, device: int, address: int, src: int, src_offset: int, nbytes: int, stream: Any) -> None:
         self._submitted += 1
-        queue = self.queue(device, stream)
+        queue = self._unrecorded_queue(device, stream, "a copy to the host")
         target = _bytes(address, nbytes)
         event = cl.enqueue_copy(queue, target, self._memory[src], src_offset=src_offset, is_blocking=False)
         queue.flush()
         self._profiles.note_copy(device, "copy_to_pinned", event, stream, nbytes)
 
     def copy_to_host(self, device: int, dst: memoryview, src: int, src_offset: int, stream: Any) -> None:
-        queue = self.queue(device, stream)
+        queue = self._unrecorded_queue(device, stream, "a copy to the host")
         event = self._read(device, queue, np.frombuffer(dst, np.uint8), self._memory[src], src_offset)
         self._profiles.note_copy(device, "copy_to_host", event, stream, dst.nbytes)
 
@@ -251,12 +270,14 @@ class OpenCL(Backend):
     ) -> None:
         queue = self.queue(device, stream)
         source, target = self._memory[src], self._memory[dst]
+        if self._recordings.copied(queue, source, target, start, dst_offset, nbytes):
+            return
         self._submitted += 1
         event = cl.enqueue_copy(queue, target, source, src_offset=start, dst_offset=dst_offset, byte_count=nbytes)
         self._profiles.note_copy(device, "copy_within", event, stream, nbytes)
 
     def synchronize(self, device: int, stream: Any) -> None:
-        queue, counts = self.queue(device, stream), self._counts()
+        queue, counts = self._unrecorded_queue(device, stream, "a wait of the host"), self._counts()
         self._read(device, queue)
         self._idle[int(queue.int_ptr)] = counts
         self._drop_finished()
@@ -310,6 +331,7 @@ class OpenCL(Backend):
     def stream_destroy(self, device: int, stream: int) -> None:
         queue = self._queues.pop(stream, None)
         if queue is not None:
+            self._recordings.forget(stream)
             queue.finish()
             self._idle.pop(stream, None)
 
@@ -328,7 +350,7 @@ class OpenCL(Backend):
     def stream_wait_event(self, device: int, stream: Any, event: int) -> None:
         recorded = self._events.get(event)
         if recorded is not None:
-            queue = self.queue(device, stream)
+            queue = self._unrecorded_queue(device, stream, "a wait for an event")
             cl.enqueue_barrier(queue, wait_for=[recorded])
 
     def event_create(self, device: int, timing: bool) -> int:
@@ -342,7 +364,7 @@ class OpenCL(Backend):
         self._events.pop(event, None)
 
     def event_record(self, device: int, event: int, stream: Any) -> None:
-        queue = self.queue(device, stream)
+        queue = self._unrecorded_queue(device, stream, "an event")
         self._events[event] = cl.enqueue_marker(queue)
         queue.flush()
 

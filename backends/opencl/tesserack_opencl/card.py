@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
-import functools
 import struct
 import warnings
 from typing import TYPE_CHECKING, Any
@@ -14,17 +12,12 @@ from tesserack_kernelgen import Card, Device, DiskCache, launcher
 from tesserack_kernelgen.opencl import OPENCL
 from tesserack_kernelgen.templates import TEMPLATES
 
+from tesserack_opencl.command_buffers import address
+
 if TYPE_CHECKING:
     from tesserack_opencl.backend import OpenCL
 
 __all__ = ["OpenCLCard"]
-
-
-@functools.cache
-def _function(name: str) -> int:
-    """The address of a function of OpenCL, from the loader that PyOpenCL is linked with."""
-    library = ctypes.CDLL(cl._cl.__file__)
-    return ctypes.cast(getattr(library, name), ctypes.c_void_p).value or 0
 
 
 class OpenCLCard(Card):
@@ -89,8 +82,8 @@ class OpenCLCard(Card):
         kernel = cl.Kernel(program, name)
         self._programs.append(kernel)  # lives as long as the launcher may use it
         queue = self.backend.queue(device.index, None)
-        addresses = _function("clSetKernelArg"), _function("clEnqueueNDRangeKernel")
-        return launcher.opencl_kernel(*addresses, kernel.int_ptr, queue.int_ptr)
+        functions = address("clSetKernelArg"), address("clEnqueueNDRangeKernel")
+        return launcher.opencl_kernel(*functions, kernel.int_ptr, queue.int_ptr)
 
     def _build(self, program: Any, name: str) -> Any:
         with warnings.catch_warnings():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import os
 import threading
 import warnings
 from dataclasses import dataclass, replace
@@ -11,7 +12,11 @@ from typing import Any
 
 import pyopencl as cl
 
-__all__ = ["Found", "find", "identify", "renew"]
+from tesserack_opencl.command_buffers import examine
+
+__all__ = ["Found", "find", "identify", "recorded", "renew"]
+
+_SWITCH = "TESSERACK_OPENCL_COMMAND_BUFFERS"  # "0": no driver records; "1": all that can, those of processors too
 
 _UUID = 0x106A  # CL_DEVICE_UUID_KHR, which PyOpenCL does not ask for
 
@@ -73,6 +78,16 @@ def find() -> tuple[tuple[Found, ...], str]:
     with _once:  # threads that ask first at the same time are to get the same contexts
         found, reason = _search()
         return tuple(_renewed.get(number, one) for number, one in enumerate(found)), reason
+
+
+def recorded(found: tuple[Found, ...], wanted: bool | None = None) -> bool:
+    """Whether drivers record launches: it is wanted, and all of them can. By default it is where one is a card's: PoCL
+    does a replay launch by launch, as the core does without it.
+    """
+    asked = os.environ.get(_SWITCH)
+    if wanted is None:
+        wanted = asked == "1" or (asked != "0" and not all(one.cpu for one in found))
+    return wanted and bool(found) and all(examine(one.context, one.device)[0] is not None for one in found)
 
 
 def renew(device: int) -> None:
