@@ -49,8 +49,8 @@ export CMAKE_BUILD_PARALLEL_LEVEL ?= $(JOBS)
 # Files stay whole, since their fixtures register devices, the longest go first; a thread that waits leaves its
 # processor to others.
 PYTEST := OMP_WAIT_POLICY=passive $(PY) -m pytest -p tools.schedule -n $(JOBS) --dist loadfile --durations 20 --durations-min 1
-# Of tests of a dozen cases or more one in SHARE, of those that start processes one in two, others with every commit, where
-# all folders are run; FULL=1: all.
+# Of tests of a dozen cases or more one in SHARE, of those that start processes, too, others with every commit, where all
+# folders are run; FULL=1: all.
 SHARE ?= $(if $(PARITY)$(filter-out $(EVERY),$(TESTS)),1,3)
 CPP = $(shell git ls-files '*.cpp' '*.h')
 

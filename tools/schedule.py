@@ -3,7 +3,7 @@
 A plugin of pytest for ``make test`` and ``make asan`` (``-p tools.schedule``); tests that are run by hand do without.
 
 - ``--one-of N``: of a test of a dozen cases or more, one case in N, others with another commit; of the tests that start
-  processes and take seconds each one in about N / 2, one of a file at least. ``FULL=1`` runs all.
+  processes and take seconds each one in N, one of a file at least. ``FULL=1`` runs all.
 - Beside pytest-xdist's ``--dist loadfile``, which begins with the files of most tests: a page whose one test compiles
   for a minute came last, and one process worked alone. Files stay whole, since their fixtures register devices; of
   those that take minutes each test goes by itself.
@@ -41,8 +41,16 @@ LONG = (
     "plugins/serving/tests/",
 )
 
-#: Whose tests start processes and take seconds each.
-DEAR = ("tests/distributed/", "tests/conformance/", "tests/thirdparty/", "tests/examples/")
+#: Whose tests start processes and take seconds each, by waiting, compiling or importing.
+DEAR = (
+    "tests/distributed/",
+    "tests/conformance/",
+    "tests/thirdparty/",
+    "tests/examples/",
+    "tests/backends/test_lifecycle.py",
+    "tests/data/test_loader_processes.py",
+    "tests/docs/test_pages.py",
+)
 
 #: Tests of fewer cases are run whole.
 MANY = 12
@@ -55,14 +63,14 @@ def file_of(nodeid: str) -> str:
 
 def whose_turn(nodeids: Sequence[str], share: int, seed: int) -> set[str]:
     """Of each test of many cases one in ``share``, drawn case by case: no dtype or layout is left out as a whole. Of
-    the tests of dear files one in half as many, rounded up."""
+    dear files, so many of all tests."""
     cases: dict[str, list[str]] = collections.defaultdict(list)
     for nodeid in nodeids:
         cases[file_of(nodeid) if nodeid.startswith(DEAR) else nodeid.partition("[")[0]].append(nodeid)
     chosen: set[str] = set()
     for name, same in cases.items():
-        every, fewest = ((share + 1) // 2, 2) if name.startswith(DEAR) else (share, MANY)
-        drawn = [nodeid for nodeid in same if (zlib.crc32(nodeid.encode()) + seed) % every == 0]
+        fewest = 2 if name.startswith(DEAR) else MANY
+        drawn = [nodeid for nodeid in same if (zlib.crc32(nodeid.encode()) + seed) % share == 0]
         chosen.update(same if len(same) < fewest else drawn or same[:1])
     return chosen
 
