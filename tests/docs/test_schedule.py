@@ -90,4 +90,4 @@ def test_a_run(full: str, fewest: int, most: int, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     ran = re.findall(r"PASSED (\S+)", done.stdout)
     assert fewest <= len(ran) <= most and len({*ran}) == len(ran), done.stdout
-    assert {"tests/docs/test_pages.py::test_one", "test_other.py::test_other"} <= {*ran}
+    assert "test_other.py::test_other" in ran and any(name.startswith("tests/docs/test_pages.py::") for name in ran)
