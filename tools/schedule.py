@@ -47,9 +47,13 @@ DEAR = (
     "tests/conformance/",
     "tests/thirdparty/",
     "tests/examples/",
-    "tests/backends/test_lifecycle.py",
+    "tests/backends/",
+    "tests/robustness/",
     "tests/data/test_loader_processes.py",
     "tests/docs/test_pages.py",
+    "plugins/serving/tests/",
+    "plugins/kernelgen/tests/",
+    "backends/opencl/tests/",
 )
 
 #: Tests of fewer cases are run whole.
