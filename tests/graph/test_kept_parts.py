@@ -51,7 +51,9 @@ class Keeping(reference.Reference):
 
     def serialize_part(self, device, function):
         if os.environ.get("CARD_FAILS"):
-            raise RuntimeError("no room for this")
+            raise {"error": RuntimeError, "interrupt": KeyboardInterrupt}[os.environ["CARD_FAILS"]]("no room for this")
+        if os.environ.get("CARD_KEEPS_TEXT"):
+            return "text"
         if os.environ.get("CARD_KEEPS_NOT"):
             return NotImplemented
         return json.dumps([function.made, "." * int(os.environ.get("CARD_BYTES", "0"))]).encode()
@@ -59,6 +61,10 @@ class Keeping(reference.Reference):
     def deserialize_part(self, device, data):
         if os.environ.get("CARD_DRIVER"):
             self.refused += 1
+            if os.environ["CARD_DRIVER"] == "broken":
+                raise ValueError("not code of mine")
+            if os.environ["CARD_DRIVER"] == "silent":
+                return None
             return NotImplemented
         self.loaded += 1
         return self.function(json.loads(data)[0])
@@ -94,8 +100,9 @@ def test_a_second_process_compiles_nothing(tmp_path: Path) -> None:
     assert process(tmp_path, size=4) == (1, 0, 0, [])
     assert process(tmp_path, CARD_VERSION="2") == (1, 0, 0, [])
     assert process(tmp_path) == (0, 1, 0, [])
-    # Data of another driver, which the card does not take: compiled, and kept anew.
-    assert process(tmp_path, CARD_DRIVER="new") == (1, 0, 1, [])
+    # Data of another driver, which the card does not take, whatever way it says so: compiled, and kept anew.
+    for driver in ("new", "broken", "silent"):
+        assert process(tmp_path, CARD_DRIVER=driver) == (1, 0, 1, [])
 
 
 def test_more_bytes_than_the_core_offers_at_first(tmp_path: Path) -> None:
@@ -114,8 +121,32 @@ def test_what_is_damaged_is_compiled_again(tmp_path: Path) -> None:
 
 def test_what_cannot_be_kept_still_runs(tmp_path: Path) -> None:
     assert process(tmp_path, CARD_KEEPS_NOT="1") == (1, 0, 0, [])
-    compiled, loaded, _, told = process(tmp_path, CARD_FAILS="1")
+    compiled, loaded, _, told = process(tmp_path, CARD_FAILS="error")
     assert (compiled, loaded) == (1, 0) and "'keeping' could not write down a part" in told[0] and "no room" in told[0]
+    (told,) = process(tmp_path, CARD_KEEPS_TEXT="1")[3]
+    assert "serialize_part: expected bytes or NotImplemented, got str" in told
     nowhere = process(Path("/proc/nowhere"))
     assert nowhere == (1, 0, 0, [])
     assert process(tmp_path, TESSERACK_KERNEL_CACHE="") == (1, 0, 0, [])
+
+
+def test_an_interruption_while_it_is_kept_is_told(tmp_path: Path) -> None:
+    variables = {**os.environ, "TESSERACK_KERNEL_CACHE": str(tmp_path), "CARD_FAILS": "interrupt"}
+    command = [sys.executable, "-c", CARD, "2", "3"]
+    ran = subprocess.run(command, capture_output=True, text=True, env=variables, timeout=300, cwd=HERE)
+    assert ran.returncode and "KeyboardInterrupt" in ran.stderr
+
+
+def test_one_half_of_keeping_is_refused() -> None:
+    from tesserack import _native
+    from tesserack_reference import Reference
+
+    class Half(Reference):
+        name, vendor = "halfkeeper", "org.tesserack.tests.halfkeeper"
+
+        def claim(self, device: int, graph: Any) -> Any: ...
+        def compile_part(self, device: int, part: Any) -> Any: ...
+        def serialize_part(self, device: int, function: Any) -> Any: ...
+
+    with pytest.raises(RuntimeError, match=r"serialize.*deserialize"):
+        _native._register_python_backend(Half(), "a test")

@@ -104,6 +104,7 @@ void keep(const Backend& backend, int32_t device, const std::string& name, void*
   for (int attempt = 0; attempt < 2; ++attempt) {
     size_t bytes = data.size();
     const int status = t.compiler->serialize(t.ctx, device, compiled, data.data(), &bytes);
+    if (status == TS_INTERRUPTED) backend.check(status, "compiler.serialize");
     if (status != TS_OK) {
       const std::string why = take_last_error();
       if (status != TS_DECLINED)
