@@ -11,9 +11,11 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("tesserack_reference", reason="needs the reference backend, which make test installs")
+reference = pytest.importorskip("tesserack_reference", reason="needs the reference backend, which make test installs")
 
 HERE = Path(__file__).parent
+# Where this process has the reference backend from, which other tests take from its folder where it is not installed.
+FOUND = os.pathsep.join([str(Path(reference.__file__).parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])])
 # A device whose compiler knows one instruction; what it made is its name and number, in as many bytes as asked.
 CARD = """
 import json, os, sys, warnings
@@ -84,7 +86,7 @@ print(json.dumps([card.compiled, card.loaded, card.refused, [str(w.message) for 
 
 def process(cache: Path, factor: float = 2.0, size: int = 3, **environment: str) -> tuple[int, int, int, list[str]]:
     """How many parts a new process compiled, loaded and refused to load, and what it warned of."""
-    variables = {**os.environ, "TESSERACK_KERNEL_CACHE": str(cache), **environment}
+    variables = {**os.environ, "PYTHONPATH": FOUND, "TESSERACK_KERNEL_CACHE": str(cache), **environment}
     command = [sys.executable, "-c", CARD, str(factor), str(size)]
     ran = subprocess.run(command, capture_output=True, text=True, env=variables, timeout=300, cwd=HERE)
     assert ran.returncode == 0, ran.stderr
@@ -131,8 +133,9 @@ def test_what_cannot_be_kept_still_runs(tmp_path: Path) -> None:
 
 
 def test_an_interruption_while_it_is_kept_is_told(tmp_path: Path) -> None:
-    variables = {**os.environ, "TESSERACK_KERNEL_CACHE": str(tmp_path), "CARD_FAILS": "interrupt"}
+    environment = {"PYTHONPATH": FOUND, "TESSERACK_KERNEL_CACHE": str(tmp_path), "CARD_FAILS": "interrupt"}
     command = [sys.executable, "-c", CARD, "2", "3"]
+    variables = {**os.environ, **environment}
     ran = subprocess.run(command, capture_output=True, text=True, env=variables, timeout=300, cwd=HERE)
     assert ran.returncode and "KeyboardInterrupt" in ran.stderr
 
