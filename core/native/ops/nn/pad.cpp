@@ -5,7 +5,9 @@
 #include "ops/common/copy.h"
 #include "ops/common/declare.h"
 #include "ops/common/layout.h"
+#include "ops/nn/pad_edges.h"
 #include "tensor/geometry.h"
+#include <algorithm>
 #include <cstring>
 
 namespace ts {
@@ -66,8 +68,6 @@ void constant_pad_gradient(GradContext& c) {
   c.set(0, constant_pad_nd(c.grad(), back, Scalar(0)));
 }
 
-enum class PadMode { Reflect, Replicate, Circular };
-
 // Circular repeats what negative padding leaves, from `first` on, `n` elements; the others look at the whole.
 int64_t source_of(int64_t i, int64_t first, int64_t n, PadMode mode) {
   if (mode == PadMode::Replicate) return std::clamp<int64_t>(i, 0, n - 1);
@@ -75,70 +75,52 @@ int64_t source_of(int64_t i, int64_t first, int64_t n, PadMode mode) {
   return i < 0 ? -i : i >= n ? 2 * (n - 1) - i : i;
 }
 
-// Short ends of long rows: three pieces, where a selection would move element by element.
-bool has_short_ends(const Tensor& x, const Pads& p) {
-  return p.left >= 0 && p.right >= 0 && x.numel() >= 1 << 14 && x.sizes()[p.dim] / 4 >= p.left + p.right;
-}
-// `n` elements from `first` on: turned round, or the one at `first` n times.
-Tensor end_of(const Tensor& x, int64_t dim, int64_t first, int64_t n, PadMode mode) {
-  Tensor end = ops::narrow(x, dim, first, mode == PadMode::Replicate ? int64_t{1} : n);
-  if (mode == PadMode::Circular) return end;
-  if (mode == PadMode::Reflect) return ops::flip(end, Dims{dim});
-  Dims sizes(x.sizes());
-  sizes[dim] = n;
-  return ops::contiguous(ops::expand(end, sizes));
-}
-Tensor with_ends(const Tensor& x, const Pads& p, PadMode mode) {
-  const int64_t n = x.sizes()[p.dim];
-  const int64_t before = mode == PadMode::Reflect ? 1 : mode == PadMode::Replicate ? 0 : n - p.left;
-  const int64_t after = mode == PadMode::Reflect ? n - 1 - p.right : mode == PadMode::Replicate ? n - 1 : 0;
-  std::vector<Tensor> pieces;
-  if (p.left) pieces.push_back(end_of(x, p.dim, before, p.left, mode));
-  pieces.push_back(x);
-  if (p.right) pieces.push_back(end_of(x, p.dim, after, p.right, mode));
-  return ops::cat(TensorList(pieces.data(), pieces.size()), p.dim);
+void check_pads(const Tensor& self, IntSpan pad, PadMode mode, const char* op) {
+  for (const Pads& p : parse(self, pad, op)) {
+    int64_t n = self.sizes()[p.dim];
+    const int64_t total = padded_size(n, p, op, self.sizes(), pad);
+    if (mode == PadMode::Circular) n += std::min<int64_t>(p.left, 0) + std::min<int64_t>(p.right, 0);
+    const int64_t most = mode == PadMode::Reflect ? n - 1 : mode == PadMode::Circular ? n : INT64_MAX;
+    TS_CHECK(p.left <= most && p.right <= most, op, ": Padding size should be ",
+             mode == PadMode::Circular ? "at most what is left of" : "less than",
+             " the corresponding input dimension, but got: padding (", p.left, ", ", p.right, ") at dimension ", p.dim,
+             " of input ", self.sizes());
+    TS_CHECK(n > 0 || (p.left == 0 && p.right == 0), op, ": expected a non-empty dimension ", p.dim,
+             " to pad from, got sizes ", self.sizes());
+    TS_CHECK(total <= int64_t{1} << 40, op, ": padded size ", total, " is too large");
+  }
 }
 
-// One dimension at a time, as a selection of slices: its gradient adds up what was repeated.
+// Where some are cut, one dimension at a time, as a selection of slices: its gradient adds up what was repeated.
 Tensor selected_pad(const Tensor& self, IntSpan pad, PadMode mode, const char* op) {
   const DType wide = requires_grad(self) ? accumulate_type(self) : self.dtype(); // gradients are sums of sums
   Tensor x = wide == self.dtype() ? self : ops::to_dtype(self, wide);
   for (const Pads& p : parse(self, pad, op)) {
     if (p.left == 0 && p.right == 0) continue;
-    int64_t n = x.sizes()[p.dim], total = padded_size(n, p, op, self.sizes(), pad);
+    int64_t n = x.sizes()[p.dim];
+    const int64_t total = n + p.left + p.right;
     const int64_t first = mode == PadMode::Circular ? std::max<int64_t>(-p.left, 0) : 0;
     if (mode == PadMode::Circular) n += std::min<int64_t>(p.left, 0) + std::min<int64_t>(p.right, 0);
-    int64_t most = mode == PadMode::Reflect ? n - 1 : mode == PadMode::Circular ? n : INT64_MAX;
-    TS_CHECK(p.left <= most && p.right <= most, op, ": Padding size should be ",
-             mode == PadMode::Circular ? "at most what is left of" : "less than",
-             " the corresponding input dimension, but got: padding (", p.left, ", ", p.right, ") at dimension ", p.dim,
-             " of input ", self.sizes());
-    TS_CHECK(n > 0, op, ": expected a non-empty dimension ", p.dim, " to pad from, got sizes ", self.sizes());
-    TS_CHECK(total <= int64_t{1} << 40, op, ": padded size ", total, " is too large");
-    if (has_short_ends(x, p)) {
-      x = with_ends(x, p, mode);
-      continue;
-    }
     std::vector<int64_t> from(static_cast<size_t>(total));
     for (int64_t i = 0; i < total; ++i) from[static_cast<size_t>(i)] = source_of(i - p.left, first, n, mode);
     x = ops::index_select(x, p.dim, from_host(from, self.device()));
   }
-  if (x.is(self)) return ops::clone(self);
   return as_laid_out(self, wide == self.dtype() ? x : ops::to_dtype(x, self.dtype()));
+}
+
+Tensor pad_with(const Tensor& self, IntSpan pad, PadMode mode, const char* mode_name) {
+  static const Op pad_edges("_pad_edges");
+  check_pads(self, pad, mode, "pad");
+  if (std::ranges::any_of(pad, [](int64_t p) { return p < 0; })) return selected_pad(self, pad, mode, "pad");
+  return std::ranges::any_of(pad, [](int64_t p) { return p != 0; }) ? pad_edges(self, pad, mode_name)
+                                                                    : ops::clone(self);
 }
 
 Tensor pad(const Tensor& input, IntSpan pad, const char* mode, std::optional<double> value) {
   static const Op constant_pad_nd("constant_pad_nd");
   if (std::strcmp(mode, "constant") == 0) return constant_pad_nd(input, pad, Scalar(value.value_or(0)));
   TS_CHECK_VALUE(!value || *value == 0, "pad: Padding mode \"", mode, "\" doesn't take in value argument");
-  PadMode m = PadMode::Reflect;
-  if (std::strcmp(mode, "replicate") == 0)
-    m = PadMode::Replicate;
-  else if (std::strcmp(mode, "circular") == 0)
-    m = PadMode::Circular;
-  else
-    TS_CHECK_KIND(ErrorKind::NotImplemented, std::strcmp(mode, "reflect") == 0, "pad: Unrecognised padding mode ", mode,
-                  "; expected constant, reflect, replicate or circular");
+  const PadMode m = pad_mode_of(mode);
   int64_t spatial = static_cast<int64_t>(pad.size() / 2);
   TS_CHECK_KIND(ErrorKind::NotImplemented,
                 pad.size() % 2 == 0 && spatial >= 1 && spatial <= 3 &&
@@ -149,7 +131,7 @@ Tensor pad(const Tensor& input, IntSpan pad, const char* mode, std::optional<dou
   for (int64_t d = input.ndim() - spatial - 1; m != PadMode::Circular && d < input.ndim(); ++d)
     TS_CHECK(input.sizes()[static_cast<size_t>(d)] > 0, "pad: mode ", mode, " expects non-zero dimensions ",
              "apart from the batch's, got sizes ", input.sizes());
-  return selected_pad(input, pad, m, "pad");
+  return pad_with(input, pad, m, mode);
 }
 
 } // namespace
