@@ -4,6 +4,8 @@ A plugin of pytest for ``make test`` and ``make asan`` (``-p tools.schedule``); 
 
 - ``--one-of N``: of a test of a dozen cases or more, one case in N, others with another commit; of the tests that start
   processes and take seconds each one in N, one of a file at least. ``FULL=1`` runs all.
+- There, OpenCL kernels are compiled without optimisation, which takes PoCL a half to a third of the time; those of the
+  card's own tests are compiled as users have them.
 - Beside pytest-xdist's ``--dist loadfile``, which begins with the files of most tests: a page whose one test compiles
   for a minute came last, and one process worked alone. Files stay whole, since their fixtures register devices; of
   those that take minutes each test goes by itself.
@@ -12,6 +14,7 @@ A plugin of pytest for ``make test`` and ``make asan`` (``-p tools.schedule``); 
 from __future__ import annotations
 
 import collections
+import os
 import zlib
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -79,6 +82,11 @@ def whose_turn(nodeids: Sequence[str], share: int, seed: int) -> set[str]:
     return chosen
 
 
+def share_of(config: pytest.Config) -> int:
+    """One in how many cases this run takes."""
+    return 1 if seeds.full() else int(config.getoption("--one-of"))
+
+
 def in_order(nodeids: Sequence[str]) -> list[int]:
     """The places of tests in the order in which their files are begun."""
     tests = collections.Counter(map(file_of, nodeids))
@@ -124,15 +132,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """The order of what is collected is that of the work."""
+    """The order of what is collected is that of the work. A part of a run compiles quickly, its processes too."""
     config.option.loadscopereorder = False
+    if share_of(config) > 1:
+        os.environ.setdefault("PYOPENCL_BUILD_OPTIONS", "-cl-opt-disable")
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """In each process the same."""
-    share = 1 if seeds.full() else int(config.getoption("--one-of"))
-    chosen = whose_turn([item.nodeid for item in items], share, seeds.seed())
+    chosen = whose_turn([item.nodeid for item in items], share_of(config), seeds.seed())
     left = [item for item in items if item.nodeid not in chosen]
     kept = [item for item in items if item.nodeid in chosen]
     if left:

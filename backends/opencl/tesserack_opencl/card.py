@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import struct
 import warnings
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from tesserack_opencl.backend import OpenCL
 
 __all__ = ["OpenCLCard"]
+
+_OPTIONS = "PYOPENCL_BUILD_OPTIONS"  # what PyOpenCL adds to every build
 
 
 class OpenCLCard(Card):
@@ -70,7 +73,8 @@ class OpenCLCard(Card):
 
     def compile(self, device: Device, source: str, name: str) -> int:
         found = self.backend.found(device.index)
-        key = self.cache.key(source, device.identity)
+        options = filter(None, [os.environ.get(_OPTIONS)])
+        key = self.cache.key(source, device.identity, *options)
         binary = self.cache.get(key)
         program = self._from_binary(found, binary) if binary else None
         if program is None:

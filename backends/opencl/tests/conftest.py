@@ -7,7 +7,8 @@ import tesserack as ts
 
 
 @pytest.fixture(autouse=True)
-def _device():
+def _device(monkeypatch: pytest.MonkeyPatch) -> None:
     reason = ts.backends.why_unavailable("opencl")
     if reason:
         pytest.skip(reason)
+    monkeypatch.delenv("PYOPENCL_BUILD_OPTIONS", raising=False)  # kernels as users have them, whatever others get

@@ -84,12 +84,10 @@ print(card.statistics.compiled, card.statistics.from_disk)
 
 
 def test_a_second_process_compiles_nothing(tmp_path: Path) -> None:
-    environment = {**os.environ, "TESSERACK_KERNEL_CACHE": str(tmp_path)}
-
-    def counts() -> list[int]:
-        done = subprocess.run(
-            [sys.executable, "-c", SECOND_START], env=environment, capture_output=True, text=True, check=True
-        )
+    def counts(**options: str) -> list[int]:
+        environment = {**os.environ, "TESSERACK_KERNEL_CACHE": str(tmp_path), **options}
+        command = [sys.executable, "-c", SECOND_START]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
         return [int(word) for word in done.stdout.split()]
 
     compiled, from_disk = counts()
@@ -97,6 +95,9 @@ def test_a_second_process_compiles_nothing(tmp_path: Path) -> None:
     assert counts() == [0, compiled]
     next(tmp_path.iterdir()).write_bytes(b"damaged")
     assert counts() == [1, compiled - 1]
+    # What the compiler is asked for is part of a kernel's name: others are compiled, and these kept beside.
+    assert counts(PYOPENCL_BUILD_OPTIONS="-cl-opt-disable") == [compiled, 0]
+    assert counts(PYOPENCL_BUILD_OPTIONS="-cl-opt-disable") == counts() == [0, compiled]
 
 
 def test_a_platform_that_cannot_compile_is_skipped_with_its_reason(monkeypatch: Any) -> None:
