@@ -50,18 +50,30 @@ template <class A> std::vector<A> row_scales(const AvgWindow& window, int64_t oh
   return scales;
 }
 
+// columns += a row of the input: neighbours, for vectors.
+template <class A, class T>
+__attribute__((noinline)) void add_row(A* __restrict columns, const T* __restrict line, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) columns[i] += load(line[i]);
+}
+
+// The rows of a window are added first, then each window's columns.
 template <class T>
 void average_row(const AvgWindow& window, const T* in, const Planes& from, T* out, int64_t out_step, int64_t oh,
                  std::vector<Accumulator<T>>& sums) {
   std::fill(sums.begin(), sums.end(), Accumulator<T>{0});
+  Accumulator<T>* const columns = sums.data() + window.w.out;
   for (int64_t kh = 0; kh < window.h.kernel; ++kh) {
     if (!window.h.inside(oh, kh)) continue;
-    for (int64_t kw = 0; kw < window.w.kernel; ++kw) {
-      const int64_t first = window.w.first(kw), last = window.w.last(kw), step = window.w.stride * from.col_stride;
-      const T* line = in + window.h.at(oh, kh) * from.row_stride + window.w.at(first, kw) * from.col_stride;
-      Accumulator<T>* sum = sums.data() + first;
-      for (int64_t j = 0; j < last - first; ++j) sum[j] += load(line[j * step]);
-    }
+    const T* line = in + window.h.at(oh, kh) * from.row_stride;
+    if (from.col_stride == 1)
+      add_row(columns, line, window.w.in);
+    else
+      for (int64_t i = 0; i < window.w.in; ++i) columns[i] += load(line[i * from.col_stride]);
+  }
+  for (int64_t kw = 0; kw < window.w.kernel; ++kw) {
+    const int64_t first = window.w.first(kw), last = window.w.last(kw);
+    const Accumulator<T>* column = columns + window.w.at(first, kw);
+    for (int64_t j = first; j < last; ++j, column += window.w.stride) sums[static_cast<size_t>(j)] += *column;
   }
   const auto scales = row_scales<Accumulator<T>>(window, oh);
   for (int64_t ow = 0; ow < window.w.out; ++ow)
@@ -94,7 +106,7 @@ template <class T> void average(const Call& call) {
   const int64_t lines = from.batch * (by_channel ? 1 : from.channels) * window.h.out;
   const int64_t line_work = window.w.out * window.taps() * (by_channel ? from.channels : 1);
   parallel_for(0, lines, std::max<int64_t>(1, kPoolGrain / line_work), [&](int64_t begin, int64_t end) {
-    std::vector<Accumulator<T>> sums(static_cast<size_t>(by_channel ? from.channels : window.w.out));
+    std::vector<Accumulator<T>> sums(static_cast<size_t>(by_channel ? from.channels : window.w.out + window.w.in));
     for (int64_t line = begin; line < end; ++line) {
       const int64_t image = line / window.h.out, oh = line % window.h.out;
       if (by_channel) {
@@ -112,21 +124,28 @@ void avg_pool2d(const Call& call) {
   switch_float("avg_pool2d", call.in(0).dtype(), [&](auto tag) { average<typename decltype(tag)::type>(call); });
 }
 
-// Adds one plane's gradients, a row of outputs at a time.
+// Adds one plane's gradients, a row of outputs at a time: what each column gets of it, to every row of its windows.
 template <class T>
 void spread_plane(const AvgWindow& window, const T* grad, const Planes& from, const GradientSums<T>& sums) {
-  const int64_t step = window.w.stride * sums.pixel_step();
+  using A = Accumulator<T>;
+  std::vector<A> columns(static_cast<size_t>(window.w.in));
   for (int64_t oh = 0; oh < window.h.out; ++oh) {
-    const auto scales = row_scales<Accumulator<T>>(window, oh);
+    const auto scales = row_scales<A>(window, oh);
     const T* line = grad + oh * from.row_stride;
+    std::fill(columns.begin(), columns.end(), A{0});
+    for (int64_t kw = 0; kw < window.w.kernel; ++kw) {
+      const int64_t first = window.w.first(kw), last = window.w.last(kw);
+      A* target = columns.data() + window.w.at(first, kw);
+      for (int64_t ow = first; ow < last; ++ow, target += window.w.stride)
+        *target += load(line[ow * from.col_stride]) * scales[static_cast<size_t>(ow)];
+    }
     for (int64_t kh = 0; kh < window.h.kernel; ++kh) {
       if (!window.h.inside(oh, kh)) continue;
-      for (int64_t kw = 0; kw < window.w.kernel; ++kw) {
-        const int64_t first = window.w.first(kw), last = window.w.last(kw);
-        Accumulator<T>* target = sums.at(window.h.at(oh, kh) * window.w.in + window.w.at(first, kw));
-        for (int64_t ow = first; ow < last; ++ow, target += step)
-          *target += load(line[ow * from.col_stride]) * scales[static_cast<size_t>(ow)];
-      }
+      A* const row = sums.at(window.h.at(oh, kh) * window.w.in);
+      if (sums.pixel_step() == 1)
+        add_row(row, columns.data(), window.w.in);
+      else
+        for (int64_t i = 0; i < window.w.in; ++i) row[i * sums.pixel_step()] += columns[static_cast<size_t>(i)];
     }
   }
 }
