@@ -1,5 +1,7 @@
 #include "box.h"
 #include "half_rows.h"
+#include "int64_rows.h"
+#include "stream.h"
 
 #include <cstdlib>
 #include <cstring>
@@ -7,6 +9,8 @@
 namespace tesserack::cpu {
 inline namespace TESSERACK_VARIANT {
 namespace {
+
+using tesserack::cpu::convert_row; // of halves and of int64, which the compiler does not vectorise
 
 // Out of line, so that each pair of types has one vectorised loop.
 template <typename D, typename S>
@@ -173,7 +177,7 @@ template <typename U> void move_box(char* to, const Box& box, const char* from, 
   const U* src = reinterpret_cast<const U*>(from);
   const int64_t rows = box.rows, cols = box.cols, rs = box.row_stride, cs = box.col_stride;
   if (cs == 1 && scs == 1) {
-    for (int64_t r = 0; r < rows; ++r) std::memcpy(dst + r * rs, src + r * srs, static_cast<size_t>(cols) * sizeof(U));
+    for (int64_t r = 0; r < rows; ++r) copy_row(dst + r * rs, src + r * srs, cols * static_cast<int64_t>(sizeof(U)));
   } else if (cs == 1 && scs == 0) {
     for (int64_t r = 0; r < rows; ++r) {
       const U value = src[r * srs];

@@ -2,6 +2,7 @@
 #include "copy.h"
 
 #include "interleave.h"
+#include "stream.h"
 #include "threads.h"
 
 #include <algorithm>
@@ -50,7 +51,7 @@ void copy_runs(const Piece& p, int64_t row, int64_t first, int64_t last) {
     if (p.bytes > 16 && p.bytes < 32) return spread_overlapping<16>(to, row, from, p.bytes, n);
     if (p.bytes > 8 && p.bytes < 16) return spread_overlapping<8>(to, row, from, p.bytes, n);
     if (p.bytes > 4 && p.bytes < 8) return spread_overlapping<4>(to, row, from, p.bytes, n);
-    for (int64_t i = 0; i < n; ++i) std::memcpy(to + i * row, from + i * p.bytes, static_cast<size_t>(p.bytes));
+    for (int64_t i = 0; i < n; ++i) copy_row(to + i * row, from + i * p.bytes, p.bytes);
   }
 }
 
@@ -76,9 +77,8 @@ bool cat_dense(const backend::Call& call, int dim) {
   constexpr int64_t kGrain = int64_t{1} << 18;
   if (outer == 1) {
     for (const Piece& p : pieces)
-      parallel_for(0, p.bytes, kGrain, [&](int64_t begin, int64_t end) {
-        std::memcpy(p.to + begin, p.from + begin, static_cast<size_t>(end - begin));
-      });
+      parallel_for(0, p.bytes, kGrain,
+                   [&](int64_t begin, int64_t end) { plain_copy(p.to + begin, p.from + begin, end - begin); });
     return true;
   }
   // The parts of complex64. Floats are moved as what they are; other words of four bytes take the general way.

@@ -38,7 +38,7 @@ void move_run(char* to, const char* from, int64_t bytes) {
   const MeasuredPass measured(reinterpret_cast<uintptr_t>(&move_run), 2 * bytes, ways_on_offer(2 * bytes) & ~kAsking);
   const bool streamed = measured.way() == kStreamed, backwards = starts_at_the_end();
   parallel_for(0, bytes, kParallelBytes, [&](int64_t begin, int64_t end) {
-    if (end - begin <= kParallelBytes) return static_cast<void>(std::memcpy(to + begin, from + begin, end - begin));
+    if (end - begin <= kParallelBytes) return plain_copy(to + begin, from + begin, end - begin);
     in_steps(begin, end, kParallelBytes, backwards, [&](int64_t first, int64_t last) {
       (streamed ? stream_copy : plain_copy)(to + first, from + first, last - first);
     });
@@ -52,7 +52,7 @@ bool transpose_matrix(const Space& space) {
   const Operand &to = space.operands[0], &from = space.operands[1];
   const int64_t rows = space.size[0], cols = space.size[1];
   if (space.nd != 2 || to.item != 4 || to.stride[1] != 1 || from.stride[0] != 1) return false;
-  if (rows < kTransposeBand || cols < kTransposeBand || to.stride[0] < 0 || from.stride[1] < 0) return false;
+  if (rows < kTransposeBand || cols < kTransposeBand || to.stride[0] < 0 || from.stride[1] <= 0) return false;
   float* const out = reinterpret_cast<float*>(to.base);
   const float* const in = reinterpret_cast<const float*>(from.base);
   const int64_t bytes = 2 * rows * cols * to.item, to_row = to.stride[0], from_col = from.stride[1];

@@ -1,4 +1,5 @@
 // Rows of memory picked one by one, copied into a run: where the next one lies the processor cannot guess.
+#include "copy/stream.h"
 #include "storage.h"
 
 #include <algorithm>
@@ -39,7 +40,7 @@ void copy_lines(char* to, const char* from, const char* soon, int64_t bytes) {
     std::memcpy(to + i, from + i, kLine);
   }
   if (bytes > kAsked)
-    std::memcpy(to + asked, from + asked, static_cast<size_t>(bytes - asked));
+    plain_copy(to + asked, from + asked, bytes - asked);
   else if (bytes > asked)
     std::memcpy(to + bytes - kLine, from + bytes - kLine, kLine);
 }

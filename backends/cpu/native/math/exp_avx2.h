@@ -1,5 +1,5 @@
-// exp and the logistic function for AVX2, where no lane is far from zero: no clamping, and one scaling by a power of
-// two. Registers with a far lane go through exp_f32 and sigmoid_f32.
+// exp, exp2 and the logistic function for AVX2, where no lane is far from zero: no clamping, and one scaling by a power
+// of two. Registers with a far lane go through exp_f32 and sigmoid_f32.
 #ifndef TESSERACK_CPU_EXP_AVX2_H
 #define TESSERACK_CPU_EXP_AVX2_H
 
@@ -47,6 +47,20 @@ TS_INLINE ExpNear exp_near_parts(__m256 x) {
 TS_INLINE __m256 exp_near(__m256 x) {
   const ExpNear e = exp_near_parts(x);
   return _mm256_fmadd_ps(e.scale, e.rest, e.scale);
+}
+
+// 2^n times 2^r, |r| <= 1 / 2: exact where x is whole.
+TS_INLINE __m256 exp2_near(__m256 x) {
+  const __m256 round = _mm256_set1_ps(kRoundF), t = _mm256_add_ps(x, round);
+  const __m256 r = _mm256_sub_ps(x, _mm256_sub_ps(t, round));
+  __m256 p = _mm256_fmadd_ps(_mm256_set1_ps(0x1.446a18p-13f), r, _mm256_set1_ps(0x1.5f08b2p-10f));
+  p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(0x1.3b29e6p-7f));
+  p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(0x1.c6af6cp-5f));
+  p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(0x1.ebfbe0p-3f));
+  p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(0x1.62e430p-1f));
+  const __m256i exponent = _mm256_slli_epi32(_mm256_castps_si256(t), 23);
+  const __m256i scale = _mm256_add_epi32(exponent, _mm256_castps_si256(_mm256_set1_ps(1.0f)));
+  return _mm256_mul_ps(_mm256_castsi256_ps(scale), _mm256_fmadd_ps(p, r, _mm256_set1_ps(1.0f)));
 }
 
 // At most 2 ulp, found by running over every float32. 1 joins the smaller summand, where its rounding counts less.

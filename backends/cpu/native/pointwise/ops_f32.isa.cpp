@@ -134,6 +134,7 @@ constexpr OpTable<float> make_table() {
   t.fn[TS_I_SIGMOID][0] = &sigmoid_loop_avx512<as_is>;
 #elif defined(TESSERACK_CPU_EXP_AVX2)
   t.fn[TS_I_EXP][0] = &loop_avx2<exp_near, exp_f32>;
+  t.fn[TS_I_EXP2][0] = &loop_avx2<exp2_near, exp2_f32>;
   t.fn[kSilu][0] = &loop_avx2<silu_near, silu_f32>;
   t.fn[TS_I_SIGMOID][0] = &loop_avx2<sigmoid_near, sigmoid_f32>;
   t.fn[TS_I_ERF][0] = &registers_avx2<erf_avx2>;
