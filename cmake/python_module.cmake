@@ -6,23 +6,20 @@ if(PYTHON_MODULE_EXTENSION AND Python_INCLUDE_DIR)
 else()
   find_package(Python 3.10 REQUIRED COMPONENTS Interpreter Development.Module)
 endif()
-find_package(pybind11 2.13 CONFIG QUIET)
-if(NOT pybind11_FOUND)
-  execute_process(COMMAND ${Python_EXECUTABLE} -m pybind11 --cmakedir OUTPUT_VARIABLE pybind11_DIR
-                  OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
-  find_package(pybind11 2.13 CONFIG REQUIRED)
-endif()
+execute_process(COMMAND ${Python_EXECUTABLE} -m nanobind --include_dir OUTPUT_VARIABLE nanobind_include
+                OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
+get_filename_component(nanobind_root ${nanobind_include} DIRECTORY)
 
 file(GLOB_RECURSE binding_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/core/native/python/*.cpp)
 if(NOT binding_sources)
   message(WARNING "core/native/python has no sources: tesserack._native is not built")
   return()
 endif()
-# What pybind11 binds is called rarely, takes long to read and to optimise: one unit for size. Its files are named here:
-# no other one includes pybind11.
+# What nanobind binds is called rarely, and takes long to read and to optimise: a few units, for size. Its files are named
+# here: no other one includes nanobind.
 set(bound_sources comm_bindings.cpp devices/runtime_bindings.cpp devices/service_bindings.cpp devices/stream_object.cpp
                   devices/watch_bindings.cpp graph/existing.cpp graph/graph_bindings.cpp graph/guard_bindings.cpp
-                  graph/tokens.cpp)
+                  graph/tokens.cpp module.cpp)
 list(TRANSFORM bound_sources PREPEND ${PROJECT_SOURCE_DIR}/core/native/python/)
 list(REMOVE_ITEM binding_sources ${bound_sources})
 # So is what is only reached by an error, or once for a backend or an operator.
@@ -37,11 +34,27 @@ target_link_libraries(_native_rare PRIVATE Python::Module tesserack)
 target_compile_options(_native_rare PRIVATE -Os $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
 add_library(_native_bound OBJECT ${bound_sources})
 set_target_properties(_native_bound PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 4)
-target_link_libraries(_native_bound PRIVATE pybind11::module tesserack)
+target_link_libraries(_native_bound PRIVATE Python::Module tesserack)
+target_include_directories(_native_bound SYSTEM PRIVATE ${nanobind_include})
 target_compile_options(_native_bound PRIVATE -Os)
-pybind11_add_module(_native MODULE NO_EXTRAS ${binding_sources} $<TARGET_OBJECTS:_native_rare>
-                    $<TARGET_OBJECTS:_native_bound>)
-target_link_libraries(_native PRIVATE tesserack)
+# nanobind itself, in which Python's objects are seen as more than one type.
+add_library(_native_nanobind OBJECT ${nanobind_root}/src/nb_combined.cpp)
+target_link_libraries(_native_nanobind PRIVATE Python::Module)
+target_include_directories(_native_nanobind SYSTEM PRIVATE ${nanobind_include} ${nanobind_root}/ext/robin_map/include)
+target_compile_options(_native_nanobind PRIVATE -Os -w -fno-strict-aliasing -ffunction-sections -fdata-sections)
+set_target_properties(_native_nanobind PROPERTIES CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
+foreach(target _native_bound _native_nanobind)
+  target_compile_definitions(${target} PRIVATE NB_DOMAIN=tesserack NB_COMPACT_ASSERTIONS)
+endforeach()
+add_library(_native MODULE ${binding_sources} $<TARGET_OBJECTS:_native_rare> $<TARGET_OBJECTS:_native_bound>
+                           $<TARGET_OBJECTS:_native_nanobind>)
+target_link_libraries(_native PRIVATE Python::Module tesserack)
+target_link_options(_native PRIVATE -Wl,--gc-sections) # most of nanobind
+set(module_suffix ${PYTHON_MODULE_EXTENSION})
+if(NOT module_suffix)
+  set(module_suffix .${Python_SOABI}${CMAKE_SHARED_MODULE_SUFFIX})
+endif()
+set_target_properties(_native PROPERTIES PREFIX "" SUFFIX ${module_suffix})
 tesserack_compile_together(_native_rare "^$")
 tesserack_compile_together(_native "guard[.]cpp")
 foreach(target _native _native_rare)
@@ -49,7 +62,7 @@ foreach(target _native _native_rare)
                             core/native/dispatch/boxing.h core/native/python/types.h)
 endforeach()
 # Default visibility, because inline variables of the core's headers must be one object in both libraries; inline functions
-# need not be. pybind11's own types stay hidden, which GCC would warn about.
+# need not be. nanobind's own types stay hidden, which GCC would warn about.
 foreach(target _native _native_rare _native_bound)
   tesserack_compile_options(${target})
   target_compile_options(${target} PRIVATE -Wno-attributes -fno-semantic-interposition -fvisibility-inlines-hidden)

@@ -127,7 +127,7 @@ def native_violations() -> Iterator[str]:
             other = include.split("/")[0]
             if NATIVE_LEVELS.get(other, -1) > NATIVE_LEVELS[layer]:
                 yield f"{path.relative_to(ROOT)}: {layer} includes {include}"
-            if layer != "python" and (include == "Python.h" or other == "pybind11"):
+            if layer != "python" and (include == "Python.h" or other == "nanobind"):
                 yield f"{path.relative_to(ROOT)}: {include} outside native/python"
 
 

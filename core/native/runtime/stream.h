@@ -9,7 +9,7 @@
 
 namespace ts {
 
-class Stream {
+class Stream : public std::enable_shared_from_this<Stream> {
 public:
   // RuntimeError from the backend when it cannot make one.
   static std::shared_ptr<Stream> make(Device device, int priority);

@@ -156,7 +156,7 @@ class autocast:
         _apply(self.device, self._enabled, self.fast_dtype)
         _state.cache = self._cache_enabled
         _state.depth += 1
-        _native._keep_autocast_casts(self._cache_enabled)
+        _native._keep_autocast_casts(bool(self._cache_enabled))
         return self
 
     def __exit__(self, *exc: object) -> None:
@@ -166,7 +166,7 @@ class autocast:
             _native._keep_autocast_casts(False)
             clear_autocast_cache()
         else:
-            _native._keep_autocast_casts(cache)
+            _native._keep_autocast_casts(bool(cache))
         _apply(self.device, enabled, dtype)
         _state.cache = cache
 

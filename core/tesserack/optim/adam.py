@@ -197,7 +197,7 @@ class Adam(Optimizer):
 
 @functools.cache
 def _rule(amsgrad: bool, decay: bool) -> Rule:
-    return Rule.of(_native._adam_rule(amsgrad, decay))
+    return Rule.of(_native._adam_rule(amsgrad, bool(decay)))
 
 
 class AdamW(Adam):

@@ -131,4 +131,4 @@ class SGD(Optimizer):
 
 @functools.cache
 def _rule(momentum: bool, nesterov: bool, first_step: bool, decay: bool) -> Rule:
-    return Rule.of(_native._sgd_rule(momentum, nesterov, first_step, decay))
+    return Rule.of(_native._sgd_rule(momentum, nesterov, first_step, bool(decay)))

@@ -142,7 +142,7 @@ def _tell_kernels() -> None:
     """What ``ts_call.flags`` says from now on, in all threads."""
     products = {"highest": 0, "high": 2, "medium": 4}
     _native._set_call_flags(int(_state["deterministic"]) | products[_state["matmul"]])
-    _native._set_determinism(get_deterministic_debug_mode(), _state["deterministic"] and _state["fill"])
+    _native._set_determinism(get_deterministic_debug_mode(), bool(_state["deterministic"] and _state["fill"]))
 
 
 def get_float32_matmul_precision() -> str:

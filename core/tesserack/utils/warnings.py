@@ -14,7 +14,7 @@ def set_always(on: bool) -> None:
     """What ``set_warn_always`` says, here and in the core."""
     global _always
     _always = on
-    _native._set_warn_always(on)
+    _native._set_warn_always(bool(on))
 
 
 def is_always() -> bool:

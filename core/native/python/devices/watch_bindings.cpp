@@ -1,44 +1,39 @@
 // What watches kernels: the profiler and recordings of a device's work, and what every call asks of a kernel.
-#include <pybind11/pybind11.h>
-#include <pybind11/stl.h>
-
 #include "dispatch/launch.h"
 #include "dispatch/recording.h"
 #include "ops/pointwise/expr.h"
+#include "python/bound.h"
 #include "python/devices/runtime_bindings.h"
 #include "python/tensor/tensor_object.h"
 #include "python/types.h"
 #include "runtime/services/device_profile.h"
 
-namespace pb = pybind11;
-
-PYBIND11_MAKE_OPAQUE(std::vector<ts::DeviceRange>)
+NB_MAKE_OPAQUE(std::vector<ts::DeviceRange>)
 
 namespace ts::py_runtime {
 namespace {
 
 // (operator, device, thread, start, end, elements, number): times in nanoseconds of time.perf_counter_ns's clock.
-pb::list event_tuples(const std::vector<KernelEvent>& events) {
-  pb::list all;
+nb::list event_tuples(const std::vector<KernelEvent>& events) {
+  nb::list all;
   for (const KernelEvent& e : events)
-    all.append(pb::make_tuple(e.op, to_string(e.device), e.thread, e.start, e.end, e.elements, e.number));
+    all.append(nb::make_tuple(e.op, to_string(e.device), e.thread, e.start, e.end, e.elements, e.number));
   return all;
 }
 
 // (kind, name, device, stream, start, end, value, number of the kernel call), times as above.
-pb::list activity_tuples(const std::vector<DeviceActivity>& activities) {
-  pb::list all;
+nb::list activity_tuples(const std::vector<DeviceActivity>& activities) {
+  nb::list all;
   for (const DeviceActivity& a : activities) {
-    pb::object name = pb::reinterpret_steal<pb::object>(
-        PyUnicode_DecodeUTF8(a.name.data(), static_cast<Py_ssize_t>(a.name.size()), "replace"));
-    all.append(pb::make_tuple(a.kind, name, to_string(a.device), a.stream, a.begin, a.end, a.value, a.call));
+    nb::object name = ts::py::given_back(ts::py::to_python(a.name));
+    all.append(nb::make_tuple(a.kind, name, to_string(a.device), a.stream, a.begin, a.end, a.value, a.call));
   }
   return all;
 }
 
 // The kernel itself, which the core does not ask for what it knows without: products over no elements. False where it
 // declines.
-bool run_matmul_kernel(const pb::object& out, const pb::object& a, const pb::object& b, const pb::object& add) {
+bool run_matmul_kernel(const nb::object& out, const nb::object& a, const nb::object& b, const nb::object& add) {
   static const KernelId kMatmul("matmul");
   constexpr const char* op = "matmul";
   const Tensor &y = ts::py::expect_tensor(out.ptr(), op), &x = ts::py::expect_tensor(a.ptr(), op),
@@ -60,7 +55,7 @@ bool run_matmul_kernel(const pb::object& out, const pb::object& a, const pb::obj
 
 } // namespace
 
-void define_watch(pb::module_& m) {
+void define_watch(nb::module_& m) {
   m.def("_run_matmul_kernel", run_matmul_kernel);
   m.def("_start_kernel_profile", start_kernel_profile);
   m.def("_stop_kernel_profile", [] { return event_tuples(stop_kernel_profile()); });
@@ -68,7 +63,7 @@ void define_watch(pb::module_& m) {
   m.def("_start_device_profile", start_device_profile);
   m.def("_take_device_activities", [] { return activity_tuples(collect_device_profile()); });
   m.def("_stop_device_profile", stop_device_profile);
-  pb::class_<std::vector<DeviceRange>>(m, "_DeviceRange").def("end", end_device_range);
+  nb::class_<std::vector<DeviceRange>>(m, "_DeviceRange", nb::is_weak_referenceable()).def("end", end_device_range);
   m.def("_begin_device_range", [](const std::string& name) { return begin_device_range(name.c_str()); });
   m.def("_set_call_flags", [](uint32_t flags) { call_flags.store(flags); });
   m.def("_set_determinism", [](int asked, bool fill) {
@@ -83,18 +78,20 @@ void define_watch(pb::module_& m) {
       names.emplace_back(pointwise::instruction_name(static_cast<uint16_t>(k)));
     return names;
   });
-  pb::class_<Recording>(m, "_Recording")
-      .def(pb::init([](const pb::object& device, uint64_t pool) {
-             return new Recording(ts::py::expect_device(device.ptr(), "record"), pool);
-           }),
-           pb::arg("device"), pb::arg("pool") = 0)
+  nb::class_<Recording>(m, "_Recording", nb::is_weak_referenceable())
+      .def(
+          "__init__",
+          [](Recording* made, const nb::object& device, uint64_t pool) {
+            new (made) Recording(ts::py::expect_device(device.ptr(), "record"), pool);
+          },
+          nb::arg("device"), nb::arg("pool") = 0)
       .def("begin", &Recording::begin)
-      .def("end", &Recording::end, pb::arg("run") = true)
+      .def("end", &Recording::end, nb::arg("run") = true)
       .def("cancel", &Recording::cancel)
       .def("replay", &Recording::replay)
-      .def_property_readonly("steps", &Recording::steps)
-      .def_property_readonly("prepared", &Recording::prepared)
-      .def_property_readonly("by_launches", [](const Recording& c) { return c.by_launches; });
+      .def_prop_ro("steps", &Recording::steps)
+      .def_prop_ro("prepared", &Recording::prepared)
+      .def_prop_ro("by_launches", [](const Recording& c) { return c.by_launches; });
 }
 
 } // namespace ts::py_runtime

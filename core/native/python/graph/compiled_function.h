@@ -7,7 +7,7 @@
 namespace ts::py_runtime {
 
 // The graphs of a function, each by the signature of its calls and a guard.
-class Replays {
+class Replays : public std::enable_shared_from_this<Replays> {
 public:
   struct Entry {
     std::shared_ptr<Guard> guard;

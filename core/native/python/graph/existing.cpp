@@ -1,10 +1,7 @@
 // Which objects there were before a run that is captured.
-#include "python/common.h"
+#include "python/bound.h"
 #include <bit>
-#include <pybind11/pybind11.h>
 #include <vector>
-
-namespace pb = pybind11;
 
 namespace ts::py_runtime {
 namespace {
@@ -26,8 +23,8 @@ public:
       known_.push_back({o, Py_TYPE(o)});
     }
   }
-  bool knows(const pb::object& o) { return is_known(o.ptr()); }
-  bool knows_holder(const pb::object& o) {
+  bool knows(const nb::object& o) { return is_known(o.ptr()); }
+  bool knows_holder(const nb::object& o) {
     PyRef holders = from_collector("get_referrers", o.ptr());
     for (Py_ssize_t k = 0; k < PyList_GET_SIZE(holders.get()); ++k)
       if (is_known(PyList_GET_ITEM(holders.get(), k))) return true;
@@ -69,9 +66,9 @@ private:
 
 } // namespace
 
-void define_existing(pb::module_& m) {
-  pb::class_<Existing>(m, "_Existing")
-      .def(pb::init<>())
+void define_existing(nb::module_& m) {
+  nb::class_<Existing>(m, "_Existing", nb::is_weak_referenceable())
+      .def(nb::init<>())
       .def("knows", &Existing::knows)
       .def("knows_holder", &Existing::knows_holder);
 }

@@ -1,14 +1,10 @@
 // Graphs, what writes them down and what runs them, for the package.
-#include <pybind11/complex.h>
-#include <pybind11/functional.h>
-#include <pybind11/pybind11.h>
-#include <pybind11/stl.h>
-
 #include "autograd/meta.h"
 #include "graph/executor.h"
 #include "graph/passes/passes.h"
 #include "graph/plan/cache.h"
 #include "graph/tracer.h"
+#include "python/bound.h"
 #include "python/calls/python_dispatch.h"
 #include "python/devices/runtime_bindings.h"
 #include "python/graph/runner.h"
@@ -17,10 +13,7 @@
 #include "python/types.h"
 #include "runtime/backend.h"
 #include <algorithm>
-#include <complex>
 #include <unordered_set>
-
-namespace pb = pybind11;
 
 namespace ts::py {
 void watch_sizes(bool on); // traced_size.cpp
@@ -35,7 +28,7 @@ using graph::Item;
 using graph::kNone;
 using graph::Node;
 
-std::vector<Tensor> tensors_of(const pb::handle& sequence, const char* what) {
+std::vector<Tensor> tensors_of(const nb::handle& sequence, const char* what) {
   ts::py::PyRef items = ts::py::checked(PySequence_Fast(sequence.ptr(), "graph: expected a list of tensors"));
   auto n = static_cast<size_t>(PySequence_Fast_GET_SIZE(items.get()));
   std::vector<Tensor> out(n);
@@ -43,8 +36,8 @@ std::vector<Tensor> tensors_of(const pb::handle& sequence, const char* what) {
     out[k] = ts::py::expect_tensor(PySequence_Fast_GET_ITEM(items.get(), static_cast<Py_ssize_t>(k)), what);
   return out;
 }
-pb::list objects_of(const std::vector<Tensor>& list) {
-  pb::list out(list.size());
+nb::list objects_of(const std::vector<Tensor>& list) {
+  nb::list out = ts::py::list_of(list.size());
   for (size_t k = 0; k < list.size(); ++k)
     PyList_SET_ITEM(out.ptr(), static_cast<Py_ssize_t>(k), ts::py::wrap(list[k]));
   return out;
@@ -72,10 +65,10 @@ std::string line_outside(const std::string& package) {
 class Recorder {
 public:
   // Where `whole` is false, sizes are plain numbers, and what cannot be written down ends the writing alone.
-  Recorder(const std::string& package, const pb::function& warn, bool whole, const pb::object& read)
+  Recorder(const std::string& package, const nb::callable& warn, bool whole, const nb::object& read)
       : tracer_(surroundings(package, warn, read), !whole), whole_(whole) {}
   ~Recorder() { leave(); }
-  void add_input(const pb::object& t, const std::string& name) {
+  void add_input(const nb::object& t, const std::string& name) {
     tracer_.add_input(ts::py::expect_tensor(t.ptr(), "trace"), name);
   }
   void begin() {
@@ -83,11 +76,11 @@ public:
     on_ = true;
     if (whole_) ts::py::watch_sizes(true);
   }
-  std::shared_ptr<Graph> end(const pb::object& outputs) {
+  Graph end(const nb::object& outputs) {
     std::vector<Tensor> list = tensors_of(outputs, "trace");
     leave();
-    auto graph = std::make_shared<Graph>(tracer_.end(list));
-    if (!whole_) add_sizes(*graph);
+    Graph graph = tracer_.end(list);
+    if (!whole_) add_sizes(graph);
     return graph;
   }
   void cancel() {
@@ -97,13 +90,18 @@ public:
   graph::Tracer& tracer() { return tracer_; }
 
 private:
-  static graph::Surroundings surroundings(const std::string& package, const pb::function& warn,
-                                          const pb::object& read) {
+  static graph::Surroundings surroundings(const std::string& package, const nb::callable& warn,
+                                          const nb::object& read) {
     graph::Surroundings out{[package] { return line_outside(package); },
-                            [warn](const std::string& text) { warn(text); }};
+                            [warn](const std::string& text) {
+                              ts::py::checked(PyObject_CallOneArg(warn.ptr(), ts::py::to_python(text).get()));
+                            }};
     if (!read.is_none())
       out.reading = [read](const Tensor& t) {
-        return read(pb::reinterpret_steal<pb::object>(ts::py::wrap(t))).cast<bool>();
+        ts::py::PyRef tensor = ts::py::checked(ts::py::wrap(t));
+        const int compared = PyObject_IsTrue(ts::py::checked(PyObject_CallOneArg(read.ptr(), tensor.get())).get());
+        ts::py::checked_status(compared);
+        return compared == 1;
       };
     return out;
   }
@@ -130,16 +128,16 @@ const graph::ValueInfo& value_at(const Graph& g, Id v) {
   return g.values[v];
 }
 
-pb::object text_or_none(const Graph& g, uint32_t text) {
-  return text == kNone ? pb::object(pb::none()) : pb::str(g.strings[text]);
+nb::object text_or_none(const Graph& g, uint32_t text) {
+  return text == kNone ? nb::object(nb::none()) : nb::cast(g.strings[text]);
 }
 
 // A value is ("%", number); a constant is itself.
-pb::object item_object(const Graph& g, const Item& item, const ArgType& type) {
-  if (item.is_value) return pb::make_tuple("%", item.id());
-  if (item.tag == Tag::Complex) return pb::cast(std::complex<double>(g.items[item.at].f, g.items[item.at + 1].f));
+nb::object item_object(const Graph& g, const Item& item, const ArgType& type) {
+  if (item.is_value) return nb::make_tuple("%", item.id());
+  if (item.tag == Tag::Complex) return ts::py::steal(PyComplex_FromDoubles(g.items[item.at].f, g.items[item.at + 1].f));
   if (item.is_list()) {
-    pb::list out;
+    nb::list out;
     ArgType element = type;
     element.list = false;
     for (const Item& e : g.elements(item)) out.append(item_object(g, e, element));
@@ -150,11 +148,11 @@ pb::object item_object(const Graph& g, const Item& item, const ArgType& type) {
   v.i = item.i;
   if (item.tag == Tag::Str) v.str = g.strings[item.at].c_str();
   if (item.tag == Tag::Generator) v.generator = g.generators[item.at].get();
-  return pb::reinterpret_steal<pb::object>(ts::py::argument_object(type, v).release());
+  return ts::py::given_back(ts::py::argument_object(type, v));
 }
 
-pb::list items_list(const Graph& g, std::span<const Item> items, const Operator* op, bool results) {
-  pb::list out;
+nb::list items_list(const Graph& g, std::span<const Item> items, const Operator* op, bool results) {
+  nb::list out;
   for (size_t k = 0; k < items.size(); ++k) {
     ArgType type;
     if (op && results) type = op->schema->returns[k];
@@ -164,50 +162,59 @@ pb::list items_list(const Graph& g, std::span<const Item> items, const Operator*
   return out;
 }
 
-pb::dict describe_node(const Graph& g, Id n) {
-  using namespace pybind11::literals;
+nb::dict describe_node(const Graph& g, Id n) {
   const Node& node = node_at(g, n);
   std::string name = node.op ? node.op->name() : std::string(name_of(node.size_op));
-  pb::dict out("index"_a = n, "op"_a = name, "args"_a = items_list(g, g.args(node), node.op, false),
-               "results"_a = items_list(g, g.results(node), node.op, true), "end"_a = node.end,
-               "no_grad"_a = node.no_grad, "backward"_a = node.backward, "line"_a = text_or_none(g, node.line),
-               "module"_a = text_or_none(g, node.path), "random"_a = graph::is_random(node),
-               "writes"_a = graph::written(g, node));
-  out["parent"] = node.parent == kNone ? pb::object(pb::none()) : pb::int_(node.parent);
-  pb::list names;
+  nb::dict out = ts::py::dict_of({{"index", n},
+                                  {"op", name},
+                                  {"args", items_list(g, g.args(node), node.op, false)},
+                                  {"results", items_list(g, g.results(node), node.op, true)},
+                                  {"end", node.end},
+                                  {"no_grad", node.no_grad},
+                                  {"backward", node.backward},
+                                  {"line", text_or_none(g, node.line)},
+                                  {"module", text_or_none(g, node.path)},
+                                  {"random", graph::is_random(node)},
+                                  {"writes", graph::written(g, node)}});
+  out["parent"] = node.parent == kNone ? nb::object(nb::none()) : nb::int_(node.parent);
+  nb::list names;
   if (node.op)
     for (const Argument& a : node.op->schema->args) names.append(a.name);
   out["names"] = names;
   return out;
 }
 
-pb::dict describe_value(const Graph& g, Id v) {
-  using namespace pybind11::literals;
+nb::dict describe_value(const Graph& g, Id v) {
   const graph::ValueInfo& info = value_at(g, v);
   if (info.tag == Tag::Int)
-    return pb::dict("index"_a = v, "kind"_a = "int", "number"_a = info.number.i, "producer"_a = info.producer);
+    return ts::py::dict_of({{"index", v}, {"kind", "int"}, {"number", info.number.i}, {"producer", info.producer}});
   if (info.tag == Tag::Float)
-    return pb::dict("index"_a = v, "kind"_a = "float", "number"_a = info.number.f, "producer"_a = info.producer);
+    return ts::py::dict_of({{"index", v}, {"kind", "float"}, {"number", info.number.f}, {"producer", info.producer}});
   auto list = [](IntSpan dims) { return std::vector<int64_t>(dims.begin(), dims.end()); };
-  pb::dict out("index"_a = v, "kind"_a = "tensor", "shape"_a = list(g.sizes(info)), "stride"_a = list(g.strides(info)),
-               "device"_a = to_string(info.device), "requires_grad"_a = info.requires_grad, "alias"_a = info.alias,
-               "name"_a = text_or_none(g, info.name));
-  out["dtype"] = pb::reinterpret_borrow<pb::object>(ts::py::dtype_object(info.dtype));
-  out["producer"] = info.producer == kNone ? pb::object(pb::none()) : pb::int_(info.producer);
+  nb::dict out = ts::py::dict_of({{"index", v},
+                                  {"kind", "tensor"},
+                                  {"shape", list(g.sizes(info))},
+                                  {"stride", list(g.strides(info))},
+                                  {"device", to_string(info.device)},
+                                  {"requires_grad", info.requires_grad},
+                                  {"alias", info.alias},
+                                  {"name", text_or_none(g, info.name)}});
+  out["dtype"] = nb::borrow<nb::object>(ts::py::dtype_object(info.dtype));
+  out["producer"] = info.producer == kNone ? nb::object(nb::none()) : nb::int_(info.producer);
   return out;
 }
 
 // The first operator from a node to before another that gives values to Python, or, with `sizes`, results of sizes that
 // depend on values; None.
-pb::object host_reader(const Graph& g, Id first, Id last, bool sizes) {
+nb::object host_reader(const Graph& g, Id first, Id last, bool sizes) {
   static const std::unordered_set<std::string> answers = {"item", "_local_scalar_dense", "equal", "is_nonzero",
                                                           "allclose"};
   for (Id at = first; at < std::min(last, static_cast<Id>(g.nodes.size())); ++at) {
     const Node& n = g.nodes[at];
     if (n.op && ((sizes && graph::depends_on_data(g, n)) || answers.contains(n.op->schema->base)))
-      return pb::str(n.op->name());
+      return nb::cast(n.op->name());
   }
-  return pb::none();
+  return nb::none();
 }
 
 void rename(Graph& g, Id v, const std::string& name) {
@@ -234,21 +241,29 @@ public:
     if (only_fitting && !executor_->fits(in, held)) Py_RETURN_NONE;
     const WithoutKeys inside(outside_ ? key_bit(key::Autocast) : 0);
     std::function<void(Id)> told;
-    if (on_guard && on_guard != Py_None) told = [on_guard](Id n) { pb::handle{on_guard}(n); };
+    if (on_guard && on_guard != Py_None)
+      told = [on_guard](Id n) {
+        ts::py::checked(PyObject_CallOneArg(on_guard, ts::py::checked(PyLong_FromUnsignedLong(n)).get()));
+      };
     return objects_of(executor_->run(in, held, told)).release().ptr();
   }
 
-  bool fits(const pb::object& inputs, const pb::object& captures) const {
+  bool fits(const nb::object& inputs, const nb::object& captures) const {
     return executor_->fits(tensors_of(inputs, "graph"), tensors_of(captures, "graph"));
   }
 
-  pb::list plans() const {
-    using namespace pybind11::literals;
-    pb::list out;
+  nb::list plans() const {
+      nb::list out;
     for (const graph::Plan::Summary& s : executor_->plans().summaries())
-      out.append(pb::dict("half"_a = s.half, "kernels"_a = s.kernels, "fused"_a = s.fused, "claimed"_a = s.claimed,
-                          "recorded"_a = s.recorded, "called"_a = s.called, "arena"_a = s.arena, "apart"_a = s.apart,
-                          "operators"_a = s.operators));
+      out.append(ts::py::dict_of({{"half", s.half},
+                                  {"kernels", s.kernels},
+                                  {"fused", s.fused},
+                                  {"claimed", s.claimed},
+                                  {"recorded", s.recorded},
+                                  {"called", s.called},
+                                  {"arena", s.arena},
+                                  {"apart", s.apart},
+                                  {"operators", s.operators}}));
     return out;
   }
 
@@ -261,7 +276,7 @@ private:
   bool outside_;
 };
 
-// Called by every run of a compiled or traced program: without what pybind11 asks of a call.
+// Called by every run of a compiled or traced program: without what nanobind asks of a call.
 template <bool only_fitting> PyObject* run_graph(PyObject* self, PyObject* const* args, Py_ssize_t n, PyObject* names) {
   return ts::py::guarded([&]() -> PyObject* {
     constexpr const char* kNames[] = {"inputs", "captures", "on_guard"};
@@ -277,7 +292,7 @@ template <bool only_fitting> PyObject* run_graph(PyObject* self, PyObject* const
       given[at - kNames] = args[n + k];
     }
     TS_CHECK_TYPE(given[0], "run(): expected inputs, a list of tensors");
-    return pb::handle(self).cast<const Runner&>().run(given[0], given[1], given[2], only_fitting);
+    return nb::cast<const Runner&>(nb::handle(self)).run(given[0], given[1], given[2], only_fitting);
   });
 }
 
@@ -286,7 +301,7 @@ PyMethodDef g_run_methods[] = {{"run", reinterpret_cast<PyCFunction>(reinterpret
                                {"run_fitting", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(run_graph<true>)),
                                 METH_FASTCALL | METH_KEYWORDS, nullptr}};
 
-void add_methods(const pb::object& type, std::span<PyMethodDef> methods) {
+void add_methods(const nb::object& type, std::span<PyMethodDef> methods) {
   for (PyMethodDef& method : methods) {
     ts::py::PyRef made = ts::py::checked(PyDescr_NewMethod(reinterpret_cast<PyTypeObject*>(type.ptr()), &method));
     ts::py::checked_status(PyObject_SetAttrString(type.ptr(), method.ml_name, made.get()));
@@ -295,88 +310,84 @@ void add_methods(const pb::object& type, std::span<PyMethodDef> methods) {
 
 } // namespace
 
-bool is_runner(const pb::object& object) { return pb::isinstance<Runner>(object); }
-std::shared_ptr<const graph::Executor> executor_of(const pb::object& runner) {
-  return runner.cast<const Runner&>().executor();
+bool is_runner(const nb::object& object) { return nb::isinstance<Runner>(object); }
+std::shared_ptr<const graph::Executor> executor_of(const nb::object& runner) {
+  return nb::cast<const Runner&>(runner).executor();
 }
-bool runs_outside(const pb::object& runner) { return runner.cast<const Runner&>().outside(); }
+bool runs_outside(const nb::object& runner) { return nb::cast<const Runner&>(runner).outside(); }
 
-void define_graph(pb::module_& m) {
-  pb::class_<Graph, std::shared_ptr<Graph>>(m, "_Graph")
+void define_graph(nb::module_& m) {
+  nb::class_<Graph>(m, "_Graph", nb::is_weak_referenceable())
       .def_static(
           "parse",
-          [](const std::string& text, const pb::object& captured) {
-            return std::make_shared<Graph>(graph::parse_text(text, tensors_of(captured, "graph")));
+          [](const std::string& text, const nb::object& captured) {
+            return graph::parse_text(text, tensors_of(captured, "graph"));
           },
-          pb::arg("text"), pb::arg("captured") = pb::tuple())
+          nb::arg("text"), nb::arg("captured") = nb::tuple())
       .def("__str__", [](const Graph& g) { return graph::to_text(g); })
       .def("verify", [](const Graph& g) { graph::verify(g); })
-      .def("outer_level", [](const Graph& g) { return std::make_shared<Graph>(graph::outer_level(g)); })
-      .def("leaf_level", [](const Graph& g) { return std::make_shared<Graph>(graph::leaf_level(g)); })
+      .def("outer_level", [](const Graph& g) { return graph::outer_level(g); })
+      .def("leaf_level", [](const Graph& g) { return graph::leaf_level(g); })
       .def("part",
            [](const Graph& g, Id begin, Id end) {
              graph::Part part = graph::part_of(g, begin, end);
-             return pb::make_tuple(std::make_shared<Graph>(std::move(part.graph)), part.inputs, part.outputs);
+             return nb::make_tuple(std::move(part.graph), part.inputs, part.outputs);
            })
       .def("casts_first",
            [](const Graph& g) {
              auto [graph, count] = graph::casts_first(g);
-             return pb::make_tuple(std::make_shared<Graph>(std::move(graph)), count);
+             return nb::make_tuple(std::move(graph), count);
            })
-      .def("specialised", [](const Graph& g) { return std::make_shared<Graph>(graph::specialised(g)); })
-      .def("fold", [](const Graph& g) { return std::make_shared<Graph>(graph::fold(g)); })
-      .def("share_equal", [](const Graph& g) { return std::make_shared<Graph>(graph::share_equal(g)); })
-      .def("rewrite", [](const Graph& g) { return std::make_shared<Graph>(graph::rewrite(g)); })
+      .def("specialised", [](const Graph& g) { return graph::specialised(g); })
+      .def("fold", [](const Graph& g) { return graph::fold(g); })
+      .def("share_equal", [](const Graph& g) { return graph::share_equal(g); })
+      .def("rewrite", [](const Graph& g) { return graph::rewrite(g); })
       .def("only",
            [](const Graph& g, Id v) {
              value_at(g, v);
              Graph made = g;
              made.outputs = {v};
-             return std::make_shared<Graph>(graph::without_dead(made));
+             return graph::without_dead(made);
            })
-      .def("dissolved",
-           [](const Graph& g, const std::string& op) { return std::make_shared<Graph>(graph::dissolved(g, op)); })
-      .def("without_dead", [](const Graph& g) { return std::make_shared<Graph>(graph::without_dead(g)); })
+      .def("dissolved", [](const Graph& g, const std::string& op) { return graph::dissolved(g, op); })
+      .def("without_dead", [](const Graph& g) { return graph::without_dead(g); })
       .def(
-          "optimised",
-          [](const Graph& g, bool freeze, bool any_size) {
-            return std::make_shared<Graph>(graph::optimised(g, freeze, any_size));
-          },
-          pb::arg("freeze") = false, pb::arg("any_size") = false)
+          "optimised", [](const Graph& g, bool freeze, bool any_size) { return graph::optimised(g, freeze, any_size); },
+          nb::arg("freeze") = false, nb::arg("any_size") = false)
       .def("node", describe_node)
       .def("value", describe_value)
       .def("rename", rename)
-      .def_property_readonly("has_backward", [](const Graph& g) { return graph::has_backward(g); })
-      .def_property_readonly("writes_memory", [](const Graph& g) { return graph::writes_memory(g); })
-      .def("host_reader", host_reader, pb::arg("first") = 0, pb::arg("last") = kNone, pb::arg("sizes") = true)
-      .def_property_readonly("has_random",
-                             [](const Graph& g) {
-                               return std::ranges::any_of(g.nodes, [](const Node& n) { return graph::is_random(n); });
-                             })
-      .def_property_readonly("num_nodes", [](const Graph& g) { return g.nodes.size(); })
-      .def_property_readonly("num_values", [](const Graph& g) { return g.values.size(); })
-      .def_property_readonly("inputs", [](const Graph& g) { return g.inputs; })
-      .def_property_readonly("captures", [](const Graph& g) { return g.captures; })
-      .def_property_readonly("outputs", [](const Graph& g) { return g.outputs; })
-      .def_property_readonly("constant", [](const Graph& g) { return g.constant; })
-      .def_property_readonly("captured", [](const Graph& g) { return objects_of(g.captured); });
-  pb::class_<Recorder>(m, "_Tracer")
-      .def(pb::init<const std::string&, const pb::function&, bool, const pb::object&>(), pb::arg("package"),
-           pb::arg("warn"), pb::arg("whole") = true, pb::arg("read") = pb::none())
+      .def_prop_ro("has_backward", [](const Graph& g) { return graph::has_backward(g); })
+      .def_prop_ro("writes_memory", [](const Graph& g) { return graph::writes_memory(g); })
+      .def("host_reader", host_reader, nb::arg("first") = 0, nb::arg("last") = kNone, nb::arg("sizes") = true)
+      .def_prop_ro("has_random",
+                   [](const Graph& g) {
+                     return std::ranges::any_of(g.nodes, [](const Node& n) { return graph::is_random(n); });
+                   })
+      .def_prop_ro("num_nodes", [](const Graph& g) { return g.nodes.size(); })
+      .def_prop_ro("num_values", [](const Graph& g) { return g.values.size(); })
+      .def_prop_ro("inputs", [](const Graph& g) { return g.inputs; })
+      .def_prop_ro("captures", [](const Graph& g) { return g.captures; })
+      .def_prop_ro("outputs", [](const Graph& g) { return g.outputs; })
+      .def_prop_ro("constant", [](const Graph& g) { return g.constant; })
+      .def_prop_ro("captured", [](const Graph& g) { return objects_of(g.captured); });
+  nb::class_<Recorder>(m, "_Tracer", nb::is_weak_referenceable())
+      .def(nb::init<const std::string&, const nb::callable&, bool, const nb::object&>(), nb::arg("package"),
+           nb::arg("warn"), nb::arg("whole") = true, nb::arg("read") = nb::none())
       .def("add_input", &Recorder::add_input)
       .def("begin", &Recorder::begin)
       .def("end", &Recorder::end)
       .def("cancel", &Recorder::cancel)
-      .def_property_readonly("num_calls", [](Recorder& r) { return r.tracer().num_calls(); })
-      .def_property_readonly("failed", [](Recorder& r) { return r.tracer().failed(); })
+      .def_prop_ro("num_calls", [](Recorder& r) { return r.tracer().num_calls(); })
+      .def_prop_ro("failed", [](Recorder& r) { return r.tracer().failed(); })
       .def("enter_module", [](Recorder& r, const std::string& path) { r.tracer().enter_module(path); })
       .def("leave_module", [](Recorder& r) { r.tracer().leave_module(); });
-  pb::class_<Runner>(m, "_GraphRunner")
-      .def(pb::init<const Graph&, const std::string&, bool>(), pb::arg("graph"), pb::arg("plans") = "again",
-           pb::arg("outside") = false)
+  nb::class_<Runner>(m, "_GraphRunner", nb::is_weak_referenceable())
+      .def(nb::init<const Graph&, const std::string&, bool>(), nb::arg("graph"), nb::arg("plans") = "again",
+           nb::arg("outside") = false)
       .def("plans", &Runner::plans)
       .def("why_called", &Runner::why_called)
-      .def("fits", &Runner::fits, pb::arg("inputs"), pb::arg("captures") = pb::tuple());
+      .def("fits", &Runner::fits, nb::arg("inputs"), nb::arg("captures") = nb::tuple());
   add_methods(m.attr("_GraphRunner"), g_run_methods);
 }
 

@@ -4,6 +4,7 @@
 // here may be equal all the same, as a float that was computed anew is: then the package compares values.
 #pragma once
 #include "python/graph/signature.h"
+#include <memory>
 #include <unordered_set>
 
 namespace ts::py_runtime {
@@ -14,7 +15,7 @@ struct Watched;
 uint64_t class_version(PyObject* type);
 
 // What was read, as it was when this was made.
-class Guard {
+class Guard : public std::enable_shared_from_this<Guard> {
 public:
   // `watched`: a list of (kind, object) or ("entry", dict, key); `held`, a list: tensors that no call must be given as
   // arguments. `base`: what is watched besides, which `base_object` keeps alive.

@@ -16,7 +16,7 @@ struct Shape {
   std::vector<Shape> parts{}; // of the others
 };
 
-class Program {
+class Program : public std::enable_shared_from_this<Program> {
 public:
   struct Step {
     SharedGraph graph;                        // or

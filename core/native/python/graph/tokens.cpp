@@ -1,10 +1,8 @@
 // Tokens of what objects hold: of a model's modules the greater part are values that stand for themselves and dicts
 // of hooks that are empty.
+#include "python/bound.h"
 #include "python/graph/guard.h"
 #include "python/tensor/tensor_object.h"
-#include <pybind11/pybind11.h>
-
-namespace pb = pybind11;
 
 namespace ts::py_runtime {
 namespace {
@@ -13,7 +11,7 @@ using ts::py::checked;
 using ts::py::checked_status;
 using ts::py::PyRef;
 
-bool has_type(const pb::handle& types, PyTypeObject* type) {
+bool has_type(const nb::handle& types, PyTypeObject* type) {
   const int found = PySet_Contains(types.ptr(), reinterpret_cast<PyObject*>(type));
   checked_status(found);
   return found == 1;
@@ -38,9 +36,9 @@ struct Notes {
 
 // (name, token) of each attribute but the private ones. `of` makes the tokens of those that are neither `simple` nor an
 // empty container.
-pb::object attribute_tokens(const pb::dict& attributes, const pb::frozenset& simple, const pb::frozenset& containers,
-                            const pb::frozenset& hidden, const pb::object& of, const pb::object& watched,
-                            const pb::dict& kept) {
+nb::object attribute_tokens(const nb::dict& attributes, const nb::frozenset& simple, const nb::frozenset& containers,
+                            const nb::frozenset& hidden, const nb::object& of, const nb::object& watched,
+                            const nb::dict& kept) {
   const Notes notes{watched.is_none() ? nullptr : watched.ptr(), kept.ptr()};
   const PyRef seen = checked(PyDict_Copy(attributes.ptr())); // `of` may come to what changes them
   PyRef made = checked(PyList_New(0));
@@ -56,24 +54,24 @@ pb::object attribute_tokens(const pb::dict& attributes, const pb::frozenset& sim
     }();
     checked_status(PyList_Append(made.get(), checked(PyTuple_Pack(2, name, token.get())).get()));
   }
-  return pb::reinterpret_steal<pb::object>(checked(PyList_AsTuple(made.get())).release());
+  return ts::py::given_back(checked(PyList_AsTuple(made.get())));
 }
 
 // What a tensor is like, as bytes that are equal as long as it is; None for one of a kind that cannot be told so.
-pb::object likeness_of(const pb::object& tensor) {
+nb::object likeness_of(const nb::object& tensor) {
   TS_CHECK_TYPE(ts::py::is_tensor(tensor.ptr()), "likeness: expected a tensor, got ", Py_TYPE(tensor.ptr())->tp_name);
   Key key;
-  if (!put_tensor(key, tensor.ptr())) return pb::none();
-  return pb::bytes(key.view().data(), key.view().size());
+  if (!put_tensor(key, tensor.ptr())) return nb::none();
+  return ts::py::to_bytes(key.view());
 }
 
 } // namespace
 
-void define_tokens(pb::module_& m) {
-  m.def("_attribute_tokens", &attribute_tokens, pb::arg("attributes"), pb::arg("simple"), pb::arg("containers"),
-        pb::arg("hidden"), pb::arg("of"), pb::arg("watched"), pb::arg("kept"));
+void define_tokens(nb::module_& m) {
+  m.def("_attribute_tokens", &attribute_tokens, nb::arg("attributes"), nb::arg("simple"), nb::arg("containers"),
+        nb::arg("hidden"), nb::arg("of"), nb::arg("watched"), nb::arg("kept"));
   m.def("_likeness", &likeness_of);
-  m.def("_class_version", [](const pb::type& cls) { return class_version(cls.ptr()); });
+  m.def("_class_version", [](const nb::type_object& cls) { return class_version(cls.ptr()); });
 }
 
 } // namespace ts::py_runtime
