@@ -15,7 +15,7 @@ if(NOT binding_sources)
   message(WARNING "core/native/python has no sources: tesserack._native is not built")
   return()
 endif()
-# What nanobind binds is called rarely, and takes long to read and to optimise: a few units, for size. Its files are named
+# What nanobind binds is called rarely, and takes long to read and to optimise: one unit, for size. Its files are named
 # here: no other one includes nanobind.
 set(bound_sources comm_bindings.cpp devices/runtime_bindings.cpp devices/service_bindings.cpp devices/stream_object.cpp
                   devices/watch_bindings.cpp graph/existing.cpp graph/graph_bindings.cpp graph/guard_bindings.cpp
@@ -33,7 +33,7 @@ add_library(_native_rare OBJECT ${rare_sources})
 target_link_libraries(_native_rare PRIVATE Python::Module tesserack)
 target_compile_options(_native_rare PRIVATE -Os $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
 add_library(_native_bound OBJECT ${bound_sources})
-set_target_properties(_native_bound PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 4)
+set_target_properties(_native_bound PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 0)
 target_link_libraries(_native_bound PRIVATE Python::Module tesserack)
 target_include_directories(_native_bound SYSTEM PRIVATE ${nanobind_include})
 target_compile_options(_native_bound PRIVATE -Os)

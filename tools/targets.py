@@ -59,7 +59,6 @@ class Target:
         if self.root:
             suffix = f".cpython-{self.version.replace('.', '')}-{self.machine}-linux-gnu.so"
             found += [f"Python_INCLUDE_DIR={self._headers(scratch)}", f"PYTHON_MODULE_EXTENSION={suffix}"]
-            found += ["PYTHON_IS_DEBUG=0", "PYTHON_MODULE_DEBUG_POSTFIX="]
         return [f"cmake.define.{word}" for word in found]
 
     def _headers(self, scratch: Path) -> Path:

@@ -253,7 +253,7 @@ public:
   }
 
   nb::list plans() const {
-      nb::list out;
+    nb::list out;
     for (const graph::Plan::Summary& s : executor_->plans().summaries())
       out.append(ts::py::dict_of({{"half", s.half},
                                   {"kernels", s.kernels},

@@ -48,8 +48,8 @@ ATOMS = frozenset((
     types.MemberDescriptorType, _native.Operator, _native.OperatorMethod,
     type(vars(namedtuple("_Named", "field"))["field"]),
 ))  # fmt: skip
-# What functions of C are bound to that no call changes: modules, and records of what they run.
-_SPACES = (type(None), types.ModuleType, type(_native._likeness.__self__))
+# What functions of C are bound to that no call changes.
+_SPACES = (type(None), types.ModuleType)
 _ANNOTATIONS = (types.GenericAlias, types.UnionType)
 _CONTAINERS = frozenset((dict, OrderedDict, list, set))
 # Values that do not change, whoever holds them.
