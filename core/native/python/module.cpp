@@ -17,6 +17,7 @@
 #include "python/tensor/interop.h"
 #include "python/tensor/sparse_object.h"
 #include <array>
+#include <stdexcept>
 #include <utility>
 
 extern "C" const char* tesserack_version(void);
@@ -67,8 +68,6 @@ void show_as_builtins(PyObject* module) {
 }
 
 void fill(PyObject* module) {
-  // Static state belongs to one interpreter.
-  if (TensorType) raise(PyExc_ImportError, "tesserack._native can be loaded only once per process");
   for (auto init : {init_version,
                     init_errors,
                     init_types,
@@ -105,5 +104,7 @@ void fill(PyObject* module) {
 NB_MODULE(_native, module) {
   module.doc() = "The native core of Tesserack.";
   nb::set_leak_warnings(false);
+  // Static state belongs to one interpreter. What is thrown here becomes an ImportError.
+  if (ts::py::TensorType) throw std::runtime_error("tesserack._native can be loaded only once per process");
   if (ts::py::guarded([&] { return ts::py::fill(module.ptr()), 0; }) < 0) throw nb::python_error();
 }
