@@ -262,6 +262,12 @@ template <class T> std::pair<Key<T>, Key<T>> key_range(const T* row, int64_t n) 
 }
 
 template <class T, class Item> int64_t position_of_rank(const T* row, int64_t n, int64_t k, std::vector<Item>& items) {
+  if (n <= static_cast<int64_t>(kFew)) {
+    items.resize(static_cast<size_t>(n));
+    for (int64_t i = 0; i < n; ++i) items[static_cast<size_t>(i)] = Item(key_of(row[i]), i);
+    std::nth_element(items.begin(), items.begin() + k, items.end());
+    return items[static_cast<size_t>(k)].position();
+  }
   const auto [least, most] = key_range(row, n);
   const int bits = std::max(1, static_cast<int>(std::bit_width(static_cast<uint64_t>(most - least))));
   const int width = std::min(bits, n < kLong ? 8 : 11);
