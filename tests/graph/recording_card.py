@@ -7,6 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import tesserack as ts
+from programs import record
+from tesserack import _native, nn
 from tesserack.backends import Operand
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "plugins"))
@@ -100,3 +103,36 @@ class RecordingCard(Late):
         self.destroyed += 1
         self.live[:] = [one for one in self.live if one is not recording]
         super().capture_destroy(device, recording)
+
+
+CARDS: dict[str, RecordingCard] = {}
+
+
+def registered(name: str, own: bool = False, kind: type[RecordingCard] = RecordingCard) -> Any:
+    """The card of a name, which is the same one for all tests."""
+    if name not in CARDS:
+        CARDS[name] = kind(name, own)
+        native: Any = _native
+        native._register_python_backend(CARDS[name], __file__)
+    return CARDS[name]
+
+
+def planned(function: Callable[..., list[ts.Tensor]], *examples: ts.Tensor, plans: str = "at once") -> Any:
+    """What runs the function's graph."""
+    recorded, _ = record(function, *examples)
+    return _native._GraphRunner(recorded.outer_level(), plans)
+
+
+def run(runner: Any, *given: ts.Tensor) -> list[ts.Tensor]:
+    """Its results."""
+    with ts.no_grad():
+        return runner.run(list(given))  # type: ignore[no-any-return]
+
+
+def model(drops: bool) -> nn.Module:
+    """Layers of several kernels each."""
+    parts: list[nn.Module] = []
+    for _ in range(3):
+        parts += [nn.Linear(8, 8), nn.BatchNorm1d(8), nn.Tanh(), nn.LayerNorm(8)]
+        parts += [nn.Dropout(0.25)] if drops else []
+    return nn.Sequential(*parts, nn.Linear(8, 3))

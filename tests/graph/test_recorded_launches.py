@@ -11,25 +11,16 @@ from typing import Any
 import pytest
 import tesserack as ts
 from programs import Program, inputs, record, same_bits
-from tesserack import _native, nn
+from tesserack import _native
 from tesserack.backends import recording
 from tesserack.nn import functional as F
 from tesserack.testing import seeds
 
 pytest.importorskip("tesserack_reference", reason="needs the reference backend, which make test installs")
-from recording_card import RecordingCard
+from recording_card import RecordingCard, model, planned, registered, run
 
 pytestmark = pytest.mark.skipif("TESSERACK_SANITIZED" in os.environ, reason="there every tensor is an allocation")
 NAME = "recordingcard"
-CARDS: dict[str, RecordingCard] = {}
-
-
-def registered(name: str, own: bool = False) -> RecordingCard:
-    if name not in CARDS:
-        CARDS[name] = RecordingCard(name, own)
-        native: Any = _native
-        native._register_python_backend(CARDS[name], __file__)
-    return CARDS[name]
 
 
 @pytest.fixture
@@ -46,16 +37,6 @@ def layers(x: ts.Tensor, w: ts.Tensor) -> list[ts.Tensor]:
     for _ in range(7):
         x = (x @ w).relu().cumsum(1)
     return [x]
-
-
-def planned(function: Callable[..., list[ts.Tensor]], *examples: ts.Tensor, plans: str = "at once") -> Any:
-    recorded, _ = record(function, *examples)
-    return _native._GraphRunner(recorded.outer_level(), plans)
-
-
-def run(runner: Any, *given: ts.Tensor) -> list[ts.Tensor]:
-    with ts.no_grad():
-        return runner.run(list(given))  # type: ignore[no-any-return]
 
 
 def small(*shape: int, device: str = NAME) -> ts.Tensor:
@@ -185,14 +166,6 @@ def test_random_programs_give_the_bits_of_eager(card: RecordingCard, draws: bool
                 if turn == 4 and chance.random() < 0.5:
                     ts.empty_cache(NAME)
     assert card.replayed
-
-
-def model(drops: bool) -> nn.Module:
-    parts: list[nn.Module] = []
-    for _ in range(3):
-        parts += [nn.Linear(8, 8), nn.BatchNorm1d(8), nn.Tanh(), nn.LayerNorm(8)]
-        parts += [nn.Dropout(0.25)] if drops else []
-    return nn.Sequential(*parts, nn.Linear(8, 3))
 
 
 @pytest.mark.parametrize("drops", [False, True])

@@ -161,6 +161,16 @@ TEST(tables_of_extensions_are_checked) {
   CHECK_ERROR(complaint(), "leaves the required slot capture.begin empty");
   capture.begin = slot;
   CHECK_ERROR(complaint(), "leaves the required slot capture.end empty");
+  capture.end = [](void*, int32_t, void*, void**) { return int{TS_OK}; };
+  capture.replay = [](void*, int32_t, void*, void*) { return int{TS_OK}; };
+  capture.destroy = [](void*, int32_t, void*) {};
+  complaint();
+  capture.flags = TS_CAPTURE_STREAMS | 2;
+  CHECK_ERROR(complaint(), "tells capture.flags 3; expected TS_CAPTURE_STREAMS or none");
+  capture.flags = TS_CAPTURE_STREAMS;
+  CHECK_ERROR(complaint(), "TS_CAPTURE_STREAMS without stream_create, event_create and stream_wait_event");
+  capture.struct_size = offsetof(ts_capture, flags); // as it was before 2.6
+  complaint();
   t.capture = nullptr;
   ts_communicator c{};
   t.communicator = &c;

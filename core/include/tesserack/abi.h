@@ -29,7 +29,7 @@ extern "C" {
 #endif
 
 #define TS_ABI_MAJOR 2
-#define TS_ABI_MINOR 5
+#define TS_ABI_MINOR 6
 
 /* The version of this header, in every library that is compiled with it: the core compares the major before it calls
  * anything of the library. One written in another language exports the same two numbers; a linker's version script
@@ -330,14 +330,23 @@ enum {
 /* --- recorded launches ---------------------------------------------------------------------------------------------
  * What a stream is given between begin and end is not done but written down, and done by every replay, in the thread of
  * the replay's caller, on the stream named. The core keeps the memory until the recording is destroyed, gives the stream
- * no copy from or to the host meanwhile, and does not wait for it. All four or none. */
+ * no copy from or to the host meanwhile, and does not wait for it. All four functions or none. */
 typedef struct ts_capture { /* since 1.1 */
   size_t struct_size;
   int (*begin)(void* ctx, int32_t device, void* stream);
   int (*end)(void* ctx, int32_t device, void* stream, void** recording); /* after an error, too: it ends the writing */
   int (*replay)(void* ctx, int32_t device, void* recording, void* stream);
   void (*destroy)(void* ctx, int32_t device, void* recording);
+  uint32_t flags; /* TS_CAPTURE_*; since 2.6 */
+  uint32_t reserved;
 } ts_capture;
+enum {
+  /* One recording spans streams: another one that waits for an event, recorded between begin and end on a stream of the
+   * recording, is written down from there on, too, and a replay may do side by side what no event orders. Before end the
+   * stream of begin waits for an event of each, after an error as well. Needs stream_create, event_create and
+   * stream_wait_event. Without it, all that a recording is given is given to one stream. */
+  TS_CAPTURE_STREAMS = 1
+};
 
 /* --- communicators -------------------------------------------------------------------------------------------------- */
 enum {

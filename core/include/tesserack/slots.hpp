@@ -129,6 +129,11 @@ template <typename D> void memory_slots(ts_backend& table) {
 
 // void capture_begin(int device, void* stream); void* capture_end(int device, void* stream)
 // void capture_replay(int device, void* recording, void* stream); void capture_destroy(int device, void* recording)
+// constexpr bool capture_streams: one recording spans streams that events join (TS_CAPTURE_STREAMS)
+template <typename D> constexpr uint32_t capture_flags() {
+  if constexpr (requires { D::capture_streams; }) return D::capture_streams ? TS_CAPTURE_STREAMS : 0;
+  return 0;
+}
 template <typename D> void capture_slots(ts_backend& table) {
   if constexpr (requires { &D::capture_begin; }) {
     static const ts_capture slots = {
@@ -140,7 +145,9 @@ template <typename D> void capture_slots(ts_backend& table) {
         [](void*, int32_t device, void* recording, void* stream) {
           return guard([&] { D::capture_replay(device, recording, stream); });
         },
-        [](void*, int32_t device, void* recording) { guard([&] { D::capture_destroy(device, recording); }); }};
+        [](void*, int32_t device, void* recording) { guard([&] { D::capture_destroy(device, recording); }); },
+        capture_flags<D>(),
+        0};
     table.capture = &slots;
   }
 }

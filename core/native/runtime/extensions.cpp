@@ -39,6 +39,15 @@ struct Extension {
   }
 };
 
+// What records several streams has what joins them.
+void check_capture_flags(const ts_backend& t, const std::string& source) {
+  const uint32_t flags = known_part(t.capture).flags;
+  TS_CHECK(!(flags & ~uint32_t{TS_CAPTURE_STREAMS}), "backend: '", t.name, "' from ", source, " tells capture.flags ",
+           flags, "; expected TS_CAPTURE_STREAMS or none");
+  TS_CHECK(!flags || (t.stream_create && t.event_create && t.stream_wait_event), "backend: '", t.name, "' from ",
+           source, " tells TS_CAPTURE_STREAMS without stream_create, event_create and stream_wait_event");
+}
+
 } // namespace
 
 void check_extensions(const ts_backend& given, const std::string& source) {
@@ -60,11 +69,12 @@ void check_extensions(const ts_backend& given, const std::string& source) {
            " gives host_register without host_alloc, whose copies it is for");
   if (t.capture) {
     Extension x{t.name, source, "capture"};
-    x.at_least(t.capture->struct_size, sizeof(ts_capture));
+    x.at_least(t.capture->struct_size, offsetof(ts_capture, flags));
     x.require({{"begin", t.capture->begin != nullptr},
                {"end", t.capture->end != nullptr},
                {"replay", t.capture->replay != nullptr},
                {"destroy", t.capture->destroy != nullptr}});
+    check_capture_flags(t, source);
   }
   if (t.communicator) {
     Extension x{t.name, source, "communicator"};

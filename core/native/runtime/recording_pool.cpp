@@ -13,8 +13,8 @@ constexpr size_t kRecordingPoolSmallest = 64, kRecordingPoolLargestSmall = 1 << 
 thread_local RecordingPool* t_pool = nullptr;
 thread_local const StreamChoice* t_lent_on = nullptr;
 
-// Pools by device and number, or stream, for as long as somebody holds them.
-using Key = std::tuple<int, int, uint64_t, void*>;
+// Pools by device and number, or stream and branch, for as long as somebody holds them.
+using Key = std::tuple<int, int, uint64_t, void*, size_t>;
 std::mutex g_recording_pool_mutex;
 std::map<Key, std::weak_ptr<RecordingPool>>& known() {
   static auto* pools = new std::map<Key, std::weak_ptr<RecordingPool>>;
@@ -32,16 +32,16 @@ struct RecordingPool::Lease {
 
 std::shared_ptr<RecordingPool> RecordingPool::of(Device device, uint64_t number) {
   if (!number) return std::shared_ptr<RecordingPool>(new RecordingPool(device));
-  return shared(device, number, nullptr);
+  return shared(device, number, nullptr, 0);
 }
 
-std::shared_ptr<RecordingPool> RecordingPool::of_stream(Device device, void* stream) {
-  return shared(device, 0, stream);
+std::shared_ptr<RecordingPool> RecordingPool::of_stream(Device device, void* stream, size_t branch) {
+  return shared(device, 0, stream, branch);
 }
 
-std::shared_ptr<RecordingPool> RecordingPool::shared(Device device, uint64_t number, void* stream) {
+std::shared_ptr<RecordingPool> RecordingPool::shared(Device device, uint64_t number, void* stream, size_t branch) {
   std::lock_guard lock(g_recording_pool_mutex);
-  std::weak_ptr<RecordingPool>& at = known()[{device.backend, device.index, number, stream}];
+  std::weak_ptr<RecordingPool>& at = known()[{device.backend, device.index, number, stream, branch}];
   std::shared_ptr<RecordingPool> pool = at.lock();
   if (!pool || pool->epoch_ != backend_of(device).epoch(device.index))
     at = pool = std::shared_ptr<RecordingPool>(new RecordingPool(device));

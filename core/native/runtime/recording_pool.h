@@ -19,8 +19,9 @@ class RecordingPool : public std::enable_shared_from_this<RecordingPool> {
 public:
   // The pool of a number; 0: one that nobody else has.
   static std::shared_ptr<RecordingPool> of(Device device, uint64_t number);
-  // The one that all recordings share which are replayed on a stream, and keep nothing in it between two calls.
-  static std::shared_ptr<RecordingPool> of_stream(Device device, void* stream);
+  // The one that all recordings share which are replayed on a stream, and keep nothing in it between two calls: one for
+  // each of the branches that a replay may do side by side.
+  static std::shared_ptr<RecordingPool> of_stream(Device device, void* stream, size_t branch);
   ~RecordingPool();
   RecordingPool(const RecordingPool&) = delete;
   RecordingPool& operator=(const RecordingPool&) = delete;
@@ -66,7 +67,7 @@ public:
 private:
   struct Lease;
   explicit RecordingPool(Device device);
-  static std::shared_ptr<RecordingPool> shared(Device device, uint64_t number, void* stream);
+  static std::shared_ptr<RecordingPool> shared(Device device, uint64_t number, void* stream, size_t branch);
   static size_t rounded(size_t nbytes);
   Storage* take(size_t& bytes, void* stream);
   Storage* keep(Storage* block);

@@ -148,6 +148,9 @@ class Backend:
     #: True where the handles of storages, streams and events are ints other than 0, such as addresses, not objects.
     #: Kernels may then return a :class:`tesserack.backends.LaunchPlan`.
     raw_handles: bool = False
+    #: True where one recording spans streams: whatever waits for an event of a stream that is recorded is recorded too,
+    #: and a replay does side by side what no event orders (``TS_CAPTURE_STREAMS`` of ``abi.h``).
+    capture_streams: bool = False
     #: Address of a ``ts_communicator`` of ``abi.h``, which must live as long as the process; 0: there is none.
     communicator_table: int = 0
     #: What ``tesserack.<name>`` has beyond what it has for every backend, by name.

@@ -18,7 +18,14 @@ bool Arena::join(size_t a, size_t b) {
     return false;
   into_[b] = a;
   spans_[a].last = spans_[b].last;
+  spans_[a].before = least(spans_[a].before, spans_[b].before);
+  spans_[a].used = most(spans_[a].used, spans_[b].used);
   return true;
+}
+
+bool Arena::overlap(const Span& a, const Span& b) {
+  if (a.first > b.first) return overlap(b, a);
+  return a.last >= b.first || !is_within(a.used, b.before);
 }
 
 // The largest first, each at the lowest place that is free for its time.
@@ -34,7 +41,7 @@ size_t Arena::lay_out() {
     size_t at = 0;
     for (size_t other : placed) {
       const Span& o = spans_[other];
-      if (o.last < s.first || o.first > s.last) continue;
+      if (!overlap(o, s)) continue;
       const auto begin = static_cast<size_t>(offsets_[other]);
       if (at + rounded(s.bytes) <= begin) break;
       at = std::max(at, begin + rounded(o.bytes));

@@ -1,8 +1,7 @@
-// Where blocks lie that are needed for a while each: blocks of overlapping times apart, others over each other.
+// Where blocks lie that are needed for a while each: blocks of overlapping times apart, others over each other, but for
+// those of branches that run side by side.
 #pragma once
-#include <cstddef>
-#include <cstdint>
-#include <vector>
+#include "graph/plan/branches.h"
 
 namespace ts::graph {
 
@@ -10,6 +9,8 @@ class Arena {
 public:
   struct Span {
     size_t bytes, first, last; // the times are inclusive
+    // What all who use it are behind, and who uses it; as they are here, times alone count.
+    BranchFinder::Counts before = BranchFinder::kAll, used = {};
   };
   explicit Arena(std::vector<Span> spans);
   // Block b begins in the place, and at the last moment, of block a, which has its size.
@@ -18,6 +19,7 @@ public:
   int64_t offset(size_t k) const { return offsets_[root(k)]; }
 
 private:
+  static bool overlap(const Span& a, const Span& b);
   size_t root(size_t k) const {
     while (into_[k] != k) k = into_[k];
     return k;

@@ -242,6 +242,7 @@ Work Claims::joined(std::span<const Work* const> members, const CardGraph& graph
   out.call->op = call.op;
   out.kernel.struct_size = sizeof out.kernel;
   out.kernel.run = run_part;
+  out.is_part = true;
   out.places = graph.places(true);
   const std::vector<Place> read = graph.places(false);
   out.places.insert(out.places.end(), read.begin(), read.end());

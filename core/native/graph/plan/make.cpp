@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cstring>
 #include <numeric>
+#include <optional>
 
 namespace ts::graph {
 
@@ -53,6 +54,9 @@ private:
   void use(Id buffer, size_t at);
   void make_before(Id v, size_t at);
   void share_places();
+  void find_order();
+  Arena arena_of(const std::vector<Id>& blocks) const;
+  bool join_operand(Arena& arena, const Event& e, const std::vector<size_t>& index) const;
   void find_drops();
   void emit(size_t at);
 
@@ -65,10 +69,13 @@ private:
   std::vector<Event> events_;
   std::vector<Plan::Home> homes_;
   static constexpr size_t kNever = SIZE_MAX, kLarge = 16384; // bytes
+  static constexpr size_t kMostWider = size_t{32} << 20;     // bytes that branches side by side may take more
   std::vector<size_t> first_, last_;                         // by buffer: events
   std::vector<size_t> forget_;                               // by value: the last event that needs the tensor
   std::vector<std::vector<Id>> makes_, forgets_, allocates_, frees_, drops_; // by event
   std::vector<bool> made_;
+  std::optional<BranchFinder> branches_;            // where some run side by side: of the kernels, in order
+  std::vector<BranchFinder::Counts> before_, used_; // by buffer: what its users are behind, and who they are
 };
 
 // What follows from values that only a call knows, too.
@@ -290,41 +297,87 @@ void PlanMaker::find_homes() {
   }
 }
 
-// A pointwise result may lie where an operand lay that nobody needs afterwards.
-void PlanMaker::share_places() {
-  std::vector<Arena::Span> spans;
-  std::vector<Id> of;
-  std::vector<size_t> index(homes_.size(), kNever);
-  for (Id b = 0; b < homes_.size(); ++b) {
-    if (homes_[b].lies != Plan::Lies::Arena || first_[b] == kNever) continue;
-    index[b] = spans.size();
-    spans.push_back({homes_[b].nbytes, first_[b], last_[b]});
-    of.push_back(b);
-    plan_.summary_.apart += homes_[b].nbytes;
-  }
-  Arena arena(std::move(spans));
+// What would run side by side if no kernel had to wait for another's place in the arena.
+void PlanMaker::find_order() {
+  BranchFinder finder;
+  std::vector<BranchFinder::Range> ranges;
+  before_.assign(homes_.size(), BranchFinder::kAll);
+  used_.assign(homes_.size(), {});
   for (const Event& e : events_) {
-    if (e.call) continue;
+    if (e.call) {
+      finder.meet();
+      continue;
+    }
     const Work& w = r_.work[e.at];
-    const size_t at = static_cast<size_t>(&e - events_.data());
-    if (!w.call || !w.call->program || w.call->n_outputs != 1 || std::strcmp(w.call->op, "pointwise") != 0) continue;
-    const Id out = w.places[0].buffer;
-    if (out == kNone || index[out] == kNever || first_[out] != at) continue;
-    for (size_t k = 1; k < w.places.size(); ++k) {
-      const Id in = w.places[k].buffer;
-      if (in == kNone || index[in] == kNever || in == out || last_[in] != at) continue;
-      auto same_place = [&](size_t j) {
-        const ts_tensor &a = w.tensor(0), &b = w.tensor(j);
-        return w.places[j].offset == w.places[0].offset && a.dtype == b.dtype && a.ndim == b.ndim &&
-               std::equal(a.strides, a.strides + a.ndim, b.strides);
-      };
-      bool every = true;
-      for (size_t j = 1; j < w.places.size(); ++j) every = every && (w.places[j].buffer != in || same_place(j));
-      if (every && homes_[in].nbytes == homes_[out].nbytes && arena.join(index[in], index[out])) break;
+    ranges_of(w, ranges);
+    finder.add(ranges, w.work);
+    for (const BranchFinder::Range& r : ranges) {
+      before_[r.space] = least(before_[r.space], finder.before(e.at));
+      used_[r.space] = most(used_[r.space], finder.through(e.at));
     }
   }
-  plan_.arena_ = plan_.summary_.arena = arena.lay_out();
-  for (size_t k = 0; k < of.size(); ++k) homes_[of[k]].offset = arena.offset(k);
+  if (finder.streams() > 1) branches_ = std::move(finder);
+}
+
+// A pointwise result may lie where an operand lay that nobody needs afterwards, or side by side with it.
+bool PlanMaker::join_operand(Arena& arena, const Event& e, const std::vector<size_t>& index) const {
+  const Work& w = r_.work[e.at];
+  const auto at = static_cast<size_t>(&e - events_.data());
+  if (!w.call || !w.call->program || w.call->n_outputs != 1 || std::strcmp(w.call->op, "pointwise") != 0) return false;
+  const Id out = w.places[0].buffer;
+  if (out == kNone || index[out] == kNever || first_[out] != at) return false;
+  for (size_t k = 1; k < w.places.size(); ++k) {
+    const Id in = w.places[k].buffer;
+    if (in == kNone || index[in] == kNever || in == out || last_[in] != at) continue;
+    if (branches_ && !is_within(used_[in], branches_->through(e.at))) continue;
+    auto same_place = [&](size_t j) {
+      const ts_tensor &a = w.tensor(0), &b = w.tensor(j);
+      return w.places[j].offset == w.places[0].offset && a.dtype == b.dtype && a.ndim == b.ndim &&
+             std::equal(a.strides, a.strides + a.ndim, b.strides);
+    };
+    bool every = true;
+    for (size_t j = 1; j < w.places.size(); ++j) every = every && (w.places[j].buffer != in || same_place(j));
+    if (every && homes_[in].nbytes == homes_[out].nbytes && arena.join(index[in], index[out])) return true;
+  }
+  return false;
+}
+
+Arena PlanMaker::arena_of(const std::vector<Id>& blocks) const {
+  std::vector<Arena::Span> spans;
+  std::vector<size_t> index(homes_.size(), kNever);
+  for (Id b : blocks) {
+    index[b] = spans.size();
+    Arena::Span& span = spans.emplace_back(Arena::Span{homes_[b].nbytes, first_[b], last_[b]});
+    if (!branches_) continue;
+    span.before = before_[b];
+    span.used = used_[b];
+  }
+  Arena arena(std::move(spans));
+  for (const Event& e : events_)
+    if (!e.call) join_operand(arena, e, index);
+  return arena;
+}
+
+// Where branches run side by side each has its own part, unless that takes much more.
+void PlanMaker::share_places() {
+  std::vector<Id> blocks;
+  for (Id b = 0; b < homes_.size(); ++b) {
+    if (homes_[b].lies != Plan::Lies::Arena || first_[b] == kNever) continue;
+    blocks.push_back(b);
+    plan_.summary_.apart += homes_[b].nbytes;
+  }
+  Arena arena = arena_of(blocks);
+  size_t bytes = arena.lay_out();
+  if (!blocks.empty() && LaunchRecording::spans_streams(plan_.device_)) find_order();
+  if (branches_) {
+    Arena wider = arena_of(blocks);
+    if (const size_t needed = wider.lay_out(); needed <= bytes + kMostWider) {
+      arena = std::move(wider);
+      bytes = needed;
+    }
+  }
+  plan_.arena_ = plan_.summary_.arena = bytes;
+  for (size_t k = 0; k < blocks.size(); ++k) homes_[blocks[k]].offset = arena.offset(k);
 }
 
 void PlanMaker::emit(size_t at) {

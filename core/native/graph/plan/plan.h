@@ -35,6 +35,7 @@ public:
     size_t kernels = 0, fused = 0, called = 0; // kernels that run, calls that went into others, nodes called as ever
     size_t claimed = 0;                        // calls that went into parts of the card's compiler
     size_t recorded = 0;                       // of the kernels, those that recorded launches have run so far
+    size_t branches = 0;                       // the most of them that a launch does side by side
     std::vector<std::string> operators;        // of these nodes
     size_t arena = 0, apart = 0;               // bytes of the arena; of what it would be without reuse
   };
@@ -86,6 +87,7 @@ private:
   size_t bytes_of(const Step& step) const;
   size_t end_of_stretch(size_t begin) const;
   Id add_stretch(std::span<const Step> steps);
+  void find_branches(Stretch& stretch) const;
   bool sign_memory(const Stretch& stretch, PlanRun& run) const;
   std::shared_ptr<LaunchRecording> record(const Stretch& stretch, PlanRun& run) const;
   bool launch(const Stretch& stretch, PlanRun& run) const;

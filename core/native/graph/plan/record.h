@@ -36,6 +36,7 @@ struct Work {
   size_t bytes = 0;            // of a copy
   std::vector<Place> places;   // outputs, then inputs; of a copy: to, from
   std::shared_ptr<void> owned; // what the call refers to besides
+  bool is_part = false;        // of the card's compiler: places say which buffers it uses, not which bytes of them
 
   int32_t n_outputs() const { return call ? call->n_outputs : 1; }
   bool reads(size_t k) const { return k >= static_cast<size_t>(n_outputs()); }

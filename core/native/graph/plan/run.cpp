@@ -24,7 +24,10 @@ Plan::~Plan() { delete spare_.load(); }
 Plan::Summary Plan::summary() const {
   Summary now = summary_;
   for (const Stretch& s : stretches_)
-    if (s.recordings->has_replayed()) now.recorded += s.kernels;
+    if (const size_t streams = s.recordings->replayed_on()) {
+      now.recorded += s.kernels;
+      now.branches = std::max(now.branches, streams);
+    }
   return now;
 }
 

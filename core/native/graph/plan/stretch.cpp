@@ -1,5 +1,6 @@
 #include "graph/plan/stretch.h"
 #include "dispatch/watch.h"
+#include "graph/plan/branches.h"
 #include "graph/plan/run.h"
 #include "runtime/interpreter.h"
 #include <algorithm>
@@ -150,7 +151,29 @@ Id Plan::add_stretch(std::span<const Step> steps) {
         s.buffers.push_back(b);
     }
   }
+  find_branches(s);
   return static_cast<Id>(stretches_.size()) - 1;
+}
+
+// By the memory that kernels use. Buffers outside of the arena do not overlap, or `record` sees it.
+void Plan::find_branches(Stretch& stretch) const {
+  if (!LaunchRecording::spans_streams(device_)) return;
+  BranchFinder finder;
+  std::vector<BranchFinder::Range> ranges;
+  for (Id k = stretch.first; k < stretch.first + stretch.kernels; ++k) {
+    const Kernel& kernel = kernels_[k];
+    ranges_of(kernel.work, ranges);
+    for (BranchFinder::Range& r : ranges) {
+      const Home& home = homes_[r.space];
+      if (home.lies != Lies::Arena) continue;
+      r.space = kNone;
+      r.high = std::min(r.high, static_cast<int64_t>(home.nbytes)) + home.offset;
+      r.low = std::max(r.low, int64_t{0}) + home.offset;
+    }
+    finder.add(ranges, kernel.work.work);
+  }
+  stretch.branches = finder.take();
+  if (stretch.branches.streams == 1) stretch.branches = {};
 }
 
 // --- a run -----------------------------------------------------------------------------------------------------------
@@ -179,11 +202,24 @@ std::shared_ptr<LaunchRecording> Plan::record(const Stretch& stretch, PlanRun& r
   if (stretch.arena && run.arena) blocks.push_back(run.arena->handle);
   for (Id b : stretch.buffers)
     if (void* handle = run.bases[b].handle) blocks.push_back(handle);
+  const size_t count = blocks.size();
   std::ranges::sort(blocks);
   blocks.erase(std::ranges::unique(blocks).begin(), blocks.end());
-  auto made = LaunchRecording::make(device_, blocks, [&] {
-    for (Id k = stretch.first; k < stretch.first + stretch.kernels; ++k) run_kernel(kernels_[k], run);
-  });
+  auto make = [&](const Branches& branches) {
+    return LaunchRecording::make(device_, blocks, branches,
+                                 [&](size_t k) { run_kernel(kernels_[stretch.first + k], run); });
+  };
+  LaunchRecording::Made made{LaunchRecording::Outcome::Refused, nullptr};
+  // Buffers that came to lie in one block may overlap, which branches do not know.
+  if (!stretch.branches.pieces.empty() && blocks.size() == count && stretch.recordings->spreads()) {
+    made = make(stretch.branches);
+    if (made.outcome == LaunchRecording::Outcome::Refused) stretch.recordings->spread_no_more();
+  }
+  if (made.outcome == LaunchRecording::Outcome::Refused) {
+    Branches line;
+    line.pieces.resize(stretch.kernels);
+    made = make(line);
+  }
   if (made.outcome == LaunchRecording::Outcome::Refused) stretch.recordings->give_up();
   if (made.recording) stretch.recordings->put(run.memory, made.recording);
   return made.recording;
@@ -205,7 +241,7 @@ bool Plan::launch(const Stretch& stretch, PlanRun& run) const {
     stretch.recordings->give_up();
     throw;
   }
-  stretch.recordings->replayed();
+  stretch.recordings->replayed(recording->streams());
   return true;
 }
 

@@ -18,9 +18,12 @@ public:
   bool tries() const { return tries_.load(std::memory_order_relaxed); }
   Found find(const std::vector<uint64_t>& memory);
   void put(const std::vector<uint64_t>& memory, std::shared_ptr<LaunchRecording> recording);
-  void replayed() { replayed_.store(true, std::memory_order_relaxed); }
-  bool has_replayed() const { return replayed_.load(std::memory_order_relaxed); }
-  void give_up(); // for good
+  void replayed(size_t streams) { replayed_.store(streams, std::memory_order_relaxed); }
+  size_t replayed_on() const { return replayed_.load(std::memory_order_relaxed); } // so many streams; 0: not yet
+  void give_up();                                                                  // for good
+  // Whether its kernels are tried side by side, which a card may refuse where it takes them one after the other.
+  bool spreads() const { return spreads_.load(std::memory_order_relaxed); }
+  void spread_no_more() { spreads_.store(false, std::memory_order_relaxed); }
 
 private:
   // So much memory is remembered, and so many recordings are kept of it. A recording has cost about as much as four
@@ -37,13 +40,15 @@ private:
   std::mutex mutex_;
   std::vector<Entry> entries_; // the last one used first
   int debt_ = 0, rest_ = 0, next_rest_ = kFirstRest;
-  std::atomic<bool> tries_{true}, replayed_{false};
+  std::atomic<bool> tries_{true}, spreads_{true};
+  std::atomic<size_t> replayed_{0};
 };
 
 struct Stretch {
   Id first = 0, kernels = 0; // in the plan's kernels
   std::vector<Id> buffers;   // that they use, but for those in the arena
   bool arena = false;        // which they use, too
+  Branches branches;         // without pieces: they are recorded one after the other
   int64_t work = 0;
   std::unique_ptr<StretchRecordings> recordings;
 };

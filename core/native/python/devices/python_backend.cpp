@@ -262,6 +262,7 @@ PyObject* register_python_backend(PyObject*, PyObject* args) {
     b->version = text_attribute(backend, "version");
     find_methods(backend, *b);
     b->raw_handles = true_attribute(backend, "raw_handles");
+    b->capture_streams = true_attribute(backend, "capture_streams");
     fill_table(*b, true_attribute(backend, "own_allocator"));
     b->table.communicator = communicator_of(backend);
     register_backend(&b->table, source);

@@ -45,6 +45,7 @@ inline constexpr const char* kMethodNames[kMethods] = {
 struct PythonBackend : KernelOwner {
   PyRef methods[kMethods];
   std::string vendor, version;
+  bool capture_streams = false; // its recordings span streams
   ts_backend table{};
   ts_capture capture{};
   ts_profiler profiler{};

@@ -141,8 +141,13 @@ void fill_optional_slots(PythonBackend& b) {
   if (has(HostRegister)) t.host_register = host_register;
   if (has(HostUnregister)) t.host_unregister = host_unregister;
   if (!has(CaptureBegin)) return;
-  b.capture = {sizeof b.capture, capture_begin, has(CaptureEnd) ? capture_end : nullptr,
-               has(CaptureReplay) ? with_two<CaptureReplay> : nullptr, destroy<CaptureDestroy>};
+  b.capture = {sizeof b.capture,
+               capture_begin,
+               has(CaptureEnd) ? capture_end : nullptr,
+               has(CaptureReplay) ? with_two<CaptureReplay> : nullptr,
+               destroy<CaptureDestroy>,
+               b.capture_streams ? uint32_t{TS_CAPTURE_STREAMS} : 0,
+               0};
   t.capture = &b.capture;
 }
 

@@ -260,6 +260,7 @@ public:
                                   {"fused", s.fused},
                                   {"claimed", s.claimed},
                                   {"recorded", s.recorded},
+                                  {"branches", s.branches},
                                   {"called", s.called},
                                   {"arena", s.arena},
                                   {"apart", s.apart},

@@ -90,6 +90,8 @@ def _plan(plan: dict[str, Any]) -> str:
         told += f", {plan['claimed']} in parts that the card compiled"
     if plan["recorded"]:
         told += f", {plan['recorded']} of them launched together"
+    if plan["branches"] > 1:
+        told += f" in up to {plan['branches']} branches side by side"
     if plan["called"]:
         told += f", {plan['called']} operators called ({', '.join(sorted(set(plan['operators'])))})"
     return f"{told}; {plan['arena']:,} bytes between them"
