@@ -41,6 +41,7 @@ class CUDA(Backend):
 
     vendor, version = "com.nvidia.cuda", "0.1.0"
     raw_handles = True
+    capture_streams = True  # streams that wait for an event of a captured one are captured with it
     card: CUDACard
     communicator: Any  # of which the core has the address
 

@@ -279,7 +279,7 @@ class Simulated(Graphs):
             recorded = self._event(event)
             if recorded is not None:
                 waiting = self._stream(handle)
-                if self.joined(waiting, *recorded, event):
+                if self.joined(waiting, event):
                     return
                 stream, number = recorded
                 waiting.put(lambda: stream.run(number))
@@ -304,7 +304,8 @@ class Simulated(Graphs):
         with self._lock:
             self._event(event)
             queue = self._stream(stream)
-            self._events[event] = queue, queue.put(lambda: None)
+            # Of a stream that is captured it is no work, but says what others come behind.
+            self._events[event] = queue, 0 if queue.capture is not None else queue.put(lambda: None)
             self.recorded(event, queue)
 
     def eventQuery(self, event: int) -> None:
@@ -421,6 +422,9 @@ class Simulated(Graphs):
             ]
             given = (ctypes.c_void_p * len(sizes))(*[ctypes.addressof(b) for b in held])
             groups, size = (ctypes.c_int * 3)(gx, gy, gz), (ctypes.c_int * 3)(bx, by, bz)
-            queue.put(lambda: self._run(entry, given, groups, size, int(barriers)) and held and None)
+            try:
+                queue.put(lambda: self._run(entry, given, groups, size, int(barriers)) and held and None)
+            except SimulatedError as error:  # of a capture that is invalid
+                return error.status
             self.launched += 1
             return 0

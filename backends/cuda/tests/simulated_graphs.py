@@ -1,9 +1,13 @@
-"""Capture of streams and graphs, for the simulated driver: what cannot be captured ends the capture, as CUDA says."""
+"""Capture of streams and graphs, for the simulated driver: what cannot be captured ends the capture, as CUDA says.
+
+A graph is done in another order than it was written down in, wherever nothing of it says which comes first.
+"""
 
 from __future__ import annotations
 
+import random
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,39 +16,84 @@ from simulated_errors import INVALID_VALUE, SimulatedError
 if TYPE_CHECKING:
     from simulated import Stream
 
-__all__ = ["Capture", "Graphs"]
+__all__ = ["Capture", "Graphs", "Node"]
 
 UNSUPPORTED, INVALIDATED, UNJOINED, IMPLICIT, CAPTURED_EVENT, WRONG_THREAD = 900, 901, 904, 906, 907, 908
 GLOBAL, THREAD_LOCAL, RELAXED = 0, 1, 2
 
 
+class Node:
+    """An operation, behind others. The entry of a stream into a capture is one, too, which does nothing."""
+
+    def __init__(self, number: int, stream: Stream, operation: Callable[[], None], behind: Iterable[Node]):
+        self.number, self.stream, self.operation, self.behind = number, stream, operation, frozenset(behind)
+        self.enters = False
+
+    def ancestors(self) -> set[Node]:
+        """All that it comes behind."""
+        return _with_ancestors(self.behind)
+
+
+def _with_ancestors(nodes: Iterable[Node]) -> set[Node]:
+    found: set[Node] = set()
+    left = list(nodes)
+    while left:
+        node = left.pop()
+        if node not in found:
+            found.add(node)
+            left.extend(node.behind)
+    return found
+
+
+def other_order(nodes: list[Node], number: int) -> list[Node]:
+    """An order that a device may choose: of what is ready the last first, or every other time whatever chance says."""
+    chance = random.Random(number) if number % 2 else None
+    left, done, order = list(nodes), set[Node](), list[Node]()
+    while left:
+        ready = [node for node in left if node.behind <= done]
+        node = chance.choice(ready) if chance else ready[-1]
+        left.remove(node)
+        done.add(node)
+        order.append(node)
+    return order
+
+
 class Capture:
-    """What the streams of one capture were given, in the order in which it was."""
+    """What the streams of one capture were given, and behind what."""
 
     def __init__(self, origin: Stream, mode: int):
         self.origin, self.mode, self.thread = origin, mode, threading.get_ident()
-        self.operations: list[Callable[[], None]] = []
-        self.ends = {id(origin): 0}  # by stream: how many operations there were after its last one
-        self.joined = {id(origin): 0}  # and how far the origin has waited for it
-        self.streams = {id(origin): origin}
+        self.nodes: list[Node] = []
+        self.ends: dict[Stream, frozenset[Node]] = {origin: frozenset()}  # what comes next there is behind these
         self.why = ""  # it is invalid
 
     def put(self, stream: Stream, operation: Callable[[], None]) -> int:
         if self.why:
             raise SimulatedError(INVALIDATED, f"the capture is invalid since {self.why}")
-        self.operations.append(operation)
-        self.ends[id(stream)] = len(self.operations)
-        return len(self.operations)
+        node = Node(len(self.nodes), stream, operation, self.ends[stream])
+        self.nodes.append(node)
+        self.ends[stream] = frozenset({node})
+        return len(self.nodes)
+
+    def join(self, stream: Stream, ends: frozenset[Node]) -> None:
+        """A stream waits for an event of the capture."""
+        if self.why:
+            raise SimulatedError(INVALIDATED, f"the capture is invalid since {self.why}")
+        enters = stream not in self.ends
+        self.ends[stream] = self.ends.get(stream, frozenset()) | ends
+        stream.capture = self
+        if enters:
+            self.put(stream, lambda: None)
+            self.nodes[-1].enters = True
 
     def broken(self, why: str) -> SimulatedError:
         """Ends the capture, which streamEndCapture tells, too."""
         self.why = self.why or why
         return SimulatedError(UNSUPPORTED, f"{why} is not permitted when stream is capturing")
 
-    def open_streams(self) -> list[Stream]:
-        """Those whose work the origin does not wait for."""
-        late = [key for key, end in self.ends.items() if self.joined.get(key, 0) < end]
-        return [self.streams[key] for key in late if key != id(self.origin)]
+    def late(self) -> set[Node]:
+        """What the origin does not wait for."""
+        return set(self.nodes) - _with_ancestors(self.ends[self.origin])
 
 
 class Graphs:
@@ -59,6 +108,7 @@ class Graphs:
         super().__init_subclass__()
 
     _modes: threading.local
+    replays = 0  # graphs that were launched
 
     @property
     def captures(self) -> list[Capture]:
@@ -66,11 +116,11 @@ class Graphs:
 
     @property
     def graphs(self) -> dict[int, Any]:
-        """Graphs, and executable ones as ("exec", operations)."""
+        """Graphs, and executable ones as ("exec", device, nodes)."""
         return self.__dict__.setdefault("_graphs", {})
 
     @property
-    def captured_events(self) -> dict[int, tuple[Capture, Stream, int]]:
+    def captured_events(self) -> dict[int, tuple[Capture, frozenset[Node]]]:
         return self.__dict__.setdefault("_captured_events", {})
 
     def exchange_capture_mode(self, mode: int) -> int:
@@ -97,24 +147,18 @@ class Graphs:
     def recorded(self, event: int, stream: Stream) -> None:
         self.captured_events.pop(event, None)
         if stream.capture is not None:
-            self.captured_events[event] = stream.capture, stream, len(stream.capture.operations)
+            self.captured_events[event] = stream.capture, stream.capture.ends[stream]
 
-    def joined(self, waiting: Stream, stream: Stream, number: int, event: int) -> bool:
+    def joined(self, waiting: Stream, event: int) -> bool:
         """A wait for an event of a capture, which the waiting stream becomes part of. False for another event."""
         if event not in self.captured_events:
             if waiting.capture is not None:
                 raise waiting.capture.broken("a dependency on work outside the capture")
             return False
-        capture, source, end = self.captured_events[event]
-        if waiting.capture not in (None, capture):
+        capture, ends = self.captured_events[event]
+        if waiting.capture not in (None, capture) or capture not in self.captures:
             raise capture.broken("a wait that merges two captures")
-        waiting.capture = capture
-        capture.streams.setdefault(id(waiting), waiting)
-        capture.ends.setdefault(id(waiting), end)
-        if waiting is capture.origin:
-            capture.joined[id(source)] = end
-        else:
-            capture.ends[id(waiting)] = max(capture.ends[id(waiting)], end)
+        capture.join(waiting, ends)
         return True
 
     def _outside(self, event: int) -> Any:
@@ -145,8 +189,8 @@ class Graphs:
                 raise SimulatedError(INVALID_VALUE, "cudaStreamEndCapture of a stream where no capture began")
             if capture.mode != RELAXED and capture.thread != threading.get_ident():
                 raise SimulatedError(WRONG_THREAD, "the capture was begun in another thread")
-            late = capture.open_streams()
-            for one in capture.streams.values():
+            late = capture.late()
+            for one in capture.ends:
                 one.capture = None
             self.captures.remove(capture)
             if capture.why:
@@ -154,15 +198,15 @@ class Graphs:
             if late:
                 raise SimulatedError(UNJOINED, "a captured stream was not joined to the origin")
             number = next(self._numbers)
-            self.graphs[number] = "graph", capture.origin.device, capture.operations
+            self.graphs[number] = "graph", capture.origin.device, capture.nodes
             return int(number)
 
     def graphInstantiate(self, graph: int) -> int:
         with self._lock:
-            kind, device, operations = self.graphs[graph]
+            kind, device, nodes = self.graphs[graph]
             assert kind == "graph"
             number = next(self._numbers)
-            self.graphs[number] = "exec", device, operations
+            self.graphs[number] = "exec", device, nodes
             return int(number)
 
     def graphDestroy(self, graph: int) -> None:
@@ -170,9 +214,9 @@ class Graphs:
             assert self.graphs.pop(graph)[0] == "graph"
 
     def graphDebugDotPrint(self, graph: int, path: str, flags: int) -> None:
-        kind, _, operations = self.graphs[graph]
+        kind, _, nodes = self.graphs[graph]
         assert kind == "graph"
-        Path(path).write_text(f"digraph {{ {len(operations)} }}")
+        Path(path).write_text(f"digraph {{ {len(nodes)} }}")
 
     def graphExecDestroy(self, graph: int) -> None:
         with self._lock:
@@ -181,10 +225,11 @@ class Graphs:
 
     def graphLaunch(self, graph: int, handle: int) -> None:
         with self._lock:
-            kind, device, operations = self.graphs[graph]
+            kind, device, nodes = self.graphs[graph]
             assert kind == "exec"
             stream = self._stream(handle)
             if stream.device != device:
                 raise SimulatedError(INVALID_VALUE, "a graph of another device")
-            for operation in operations:
-                stream.put(operation)
+            self.replays += 1
+            for node in other_order(nodes, self.replays):
+                stream.put(node.operation)
