@@ -51,7 +51,7 @@ export CMAKE_BUILD_PARALLEL_LEVEL ?= $(JOBS)
 PYTEST := OMP_WAIT_POLICY=passive $(PY) -m pytest -p tools.schedule -n $(JOBS) --dist loadfile --durations 20 --durations-min 1
 # Of tests of a dozen cases or more one in SHARE, of those that start processes, too, others with every commit, where all
 # folders are run; FULL=1: all.
-SHARE ?= $(if $(PARITY)$(filter-out $(EVERY),$(TESTS)),1,4)
+SHARE ?= $(if $(PARITY)$(filter-out $(EVERY),$(TESTS)),1,5)
 CPP = $(shell git ls-files '*.cpp' '*.h')
 
 .PHONY: demo test test-ranks test-nccl test-cuda conform test-without-onednn bench docs lint format asan tsan wheels release build clean

@@ -7,8 +7,9 @@ import tesserack as ts
 
 
 @pytest.fixture(autouse=True)
-def _device(monkeypatch: pytest.MonkeyPatch) -> None:
+def _device(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     reason = ts.backends.why_unavailable("opencl")
     if reason:
         pytest.skip(reason)
-    monkeypatch.delenv("PYOPENCL_BUILD_OPTIONS", raising=False)  # kernels as users have them, whatever others get
+    if request.path.name != "test_conformance.py":  # which would compile for a minute and a half
+        monkeypatch.delenv("PYOPENCL_BUILD_OPTIONS", raising=False)  # kernels as users have them, whatever others get
