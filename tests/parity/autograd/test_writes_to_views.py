@@ -82,3 +82,18 @@ def test_writes_to_views(compare_program: Callable[..., None], view: str, write:
         return [steps(m, view, write, kind) for kind in kinds]
 
     compare_program(program)
+
+
+def test_a_view_that_lost_its_node_requires_gradients_all_the_same(compare_program: Callable[..., None]) -> None:
+    """Only who asks for the node, or takes part in what needs it, is refused."""
+
+    def program(m: Any) -> list[Any]:
+        base = m.ones(1, 4, requires_grad=True) * 3
+        view = base.chunk(2)[-1]
+        base.fill_(0)
+        asked = [
+            said(call) for call in (view.requires_grad_, lambda: view.requires_grad, lambda: view.grad_fn, view.sum)
+        ]
+        return [*asked, view.requires_grad]
+
+    compare_program(program)

@@ -299,7 +299,8 @@ PyObject* requires_grad_(PyObject* self, PyObject* args, PyObject* kwargs) {
   if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|p:requires_grad_", const_cast<char**>(names), &on)) return nullptr;
   return guarded([&] {
     if (on) refuse_under_transform("requires_grad_");
-    set_requires_grad(tensor_of(self), on);
+    // Of one that has them the node is not asked, which a view whose base was written to may have lost.
+    if (!on || !requires_grad(tensor_of(self))) set_requires_grad(tensor_of(self), on);
     return Py_NewRef(self);
   });
 }
