@@ -89,3 +89,15 @@ def test_nodes_are_named_as_pytorch_names_them() -> None:
     x = ts.ones(1, 1, 3, 3, requires_grad=True)
     assert type(F.pad(x, (1, 1, 1, 1), "reflect").grad_fn).__name__ == "ReflectionPad2DBackward0"
     assert type(F.pad(x[0], (1, 1), "replicate").grad_fn).__name__ == "ReplicationPad1DBackward0"
+
+
+@pytest.mark.parametrize("pad", ["[1, 1, 1, 1, 1, 1, 1, 1]", "[1]", "[9, 1]", "[-1, 1]", "[4611686018427387904, 1]"])
+def test_a_graph_that_asks_for_what_pad_refuses(pad: str) -> None:
+    """Text is written by hand, too: what it calls looks at its numbers itself."""
+    native: Any = ts._native
+    traced: Any = ts.jit.trace(lambda x: F.pad(x, (1, 1), mode="reflect"), ts.ones(1, 2, 4), check_trace=False)
+    text = str(traced.graph)
+    assert '_pad_edges(%0, [1, 1], "reflect")' in text
+    with pytest.raises(RuntimeError, match="pad: "):
+        graph = native._Graph.parse(text.replace("[1, 1]", pad))
+        native._GraphRunner(graph.leaf_level()).run([ts.ones(1, 2, 4)], [])

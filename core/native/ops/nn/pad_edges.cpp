@@ -4,8 +4,8 @@
 #include "ops/common/copy.h"
 #include "ops/common/declare.h"
 #include "ops/common/layout.h"
-#include "ops/common/promotion.h"
 #include "tensor/geometry.h"
+#include <algorithm>
 #include <cstring>
 
 namespace ts {
@@ -14,14 +14,20 @@ namespace {
 // Why what is declared here is computed by code.
 const char* const kEdgesCode = "copies its ends from the result itself, one dim after the other";
 
-struct Edges {
-  int64_t dim, left, right;
-};
-// Of the last dim first, as `pad` counts them; those that stay are left out.
-std::vector<Edges> edges_of(int64_t ndim, IntSpan pad) {
-  std::vector<Edges> out;
-  for (size_t i = 0; i + 1 < pad.size(); i += 2)
-    if (pad[i] || pad[i + 1]) out.push_back({ndim - 1 - static_cast<int64_t>(i / 2), pad[i], pad[i + 1]});
+// Those that do not stay.
+std::vector<Pads> edges_of(const Tensor& t, IntSpan pad) {
+  std::vector<Pads> all = parse_pads(t.sizes(), pad, "pad");
+  std::erase_if(all, [](const Pads& p) { return p.left == 0 && p.right == 0; });
+  return all;
+}
+
+// The sizes of `sizes` with `sign` times the pads, of which none may cut.
+Dims sizes_with(IntSpan sizes, IntSpan pad, int64_t sign) {
+  Dims out(sizes);
+  for (const Pads& p : parse_pads(sizes, pad, "pad")) {
+    TS_CHECK(p.left >= 0 && p.right >= 0, "pad: expected no negative padding here, got ", pad);
+    out[p.dim] = padded_size(out[p.dim], {p.dim, sign * p.left, sign * p.right}, "pad", sizes, pad);
+  }
   return out;
 }
 
@@ -38,16 +44,15 @@ Tensor source(const Tensor& t, int64_t dim, int64_t from, int64_t edge, int64_t 
 
 // --- forward ---------------------------------------------------------------------------------------------------------
 
-Tensor pad_edges_rule(const Tensor& self, IntSpan pad, const char*) {
-  Dims sizes(self.sizes());
-  for (const Edges& e : edges_of(self.ndim(), pad)) sizes[e.dim] += e.left + e.right;
-  return outline_in_layout(sizes, self.dtype(), self.device(), is_channels_last(self));
+Tensor pad_edges_rule(const Tensor& self, IntSpan pad, const char* mode) {
+  check_pads(self.sizes(), pad, pad_mode_of(mode), "pad");
+  return outline_in_layout(sizes_with(self.sizes(), pad, 1), self.dtype(), self.device(), is_channels_last(self));
 }
 
 // The middle is copied; then each dim's ends come from what the result holds of it, corners with the last of them.
 void pad_edges(const Tensor& out, const Tensor& self, IntSpan pad, const char* mode_name) {
   const PadMode mode = pad_mode_of(mode_name);
-  const std::vector<Edges> edges = edges_of(self.ndim(), pad);
+  const std::vector<Pads> edges = edges_of(self, pad);
   std::vector<Tensor> within{out}; // all dims whole, all but the last one, ...
   for (auto e = edges.rbegin(); e != edges.rend(); ++e)
     within.push_back(raw_narrow(within.back(), e->dim, e->left, self.sizes()[e->dim]));
@@ -65,17 +70,17 @@ void pad_edges(const Tensor& out, const Tensor& self, IntSpan pad, const char* m
 
 // --- backward --------------------------------------------------------------------------------------------------------
 
-Tensor pad_edges_backward_rule(const Tensor& grad, IntSpan pad, const char*) {
-  Dims sizes(grad.sizes());
-  for (const Edges& e : edges_of(grad.ndim(), pad)) sizes[e.dim] -= e.left + e.right;
+Tensor pad_edges_backward_rule(const Tensor& grad, IntSpan pad, const char* mode) {
+  const Dims sizes = sizes_with(grad.sizes(), pad, -1);
+  check_pads(sizes, pad, pad_mode_of(mode), "pad");
   return outline_in_layout(sizes, grad.dtype(), grad.device(), is_channels_last(grad));
 }
 
-// Adds to `to` what belongs to it of `grad`, whose first `dims` edges are there, or puts it there.
-void fold(const Tensor& to, const Tensor& grad, std::span<const Edges> edges, PadMode mode, bool add) {
+// Adds to `to` what belongs to it of `grad`, which has these edges still, or puts it there.
+void fold(const Tensor& to, const Tensor& grad, std::span<const Pads> edges, PadMode mode, bool add) {
   if (edges.empty()) return add ? void(ops::add_(to, grad)) : raw_copy(to, grad);
   const auto [dim, left, right] = edges.back();
-  const std::span<const Edges> rest = edges.first(edges.size() - 1);
+  const std::span<const Pads> rest = edges.first(edges.size() - 1);
   const int64_t n = to.sizes()[dim];
   fold(to, raw_narrow(grad, dim, left, n), rest, mode, add);
   // The end of `count` elements at `at` belongs to as many from `from` on, all of a copied edge's to `edge`.
@@ -95,7 +100,7 @@ void fold(const Tensor& to, const Tensor& grad, std::span<const Edges> edges, Pa
 
 void pad_edges_backward(const Tensor& out, const Tensor& grad, IntSpan pad, const char* mode) {
   const DType wide = accumulate_type(grad.dtype()); // gradients are sums of sums
-  const std::vector<Edges> edges = edges_of(grad.ndim(), pad);
+  const std::vector<Pads> edges = edges_of(grad, pad);
   const Tensor sum = wide == out.dtype() ? out : empty_tensor(out.sizes(), wide, out.device());
   fold(sum, raw_cast(grad, wide), edges, pad_mode_of(mode), false);
   if (!sum.is(out)) raw_copy(out, sum);
@@ -119,6 +124,41 @@ PadMode pad_mode_of(const char* name) {
   TS_CHECK_KIND(ErrorKind::NotImplemented, std::strcmp(name, "reflect") == 0, "pad: Unrecognised padding mode ", name,
                 "; expected constant, reflect, replicate or circular");
   return PadMode::Reflect;
+}
+
+std::vector<Pads> parse_pads(IntSpan sizes, IntSpan pad, const char* op) {
+  TS_CHECK(pad.size() % 2 == 0, op, ": Length of pad must be even but instead it equals ", pad.size());
+  TS_CHECK(pad.size() / 2 <= sizes.size(), op,
+           ": Length of pad should be no more than twice the number of dimensions of the input, got ", pad,
+           " for sizes ", sizes);
+  std::vector<Pads> out;
+  for (size_t i = 0; i < pad.size(); i += 2)
+    out.push_back({static_cast<int64_t>(sizes.size() - 1 - i / 2), pad[i], pad[i + 1]});
+  return out;
+}
+
+int64_t padded_size(int64_t size, const Pads& p, const char* op, IntSpan sizes, IntSpan pad) {
+  int64_t n;
+  bool overflow = __builtin_add_overflow(size, p.left, &n) || __builtin_add_overflow(n, p.right, &n);
+  TS_CHECK(!overflow && n >= 0, op, ": The input size ", size, ", plus negative padding ", p.left, " and ", p.right,
+           ", resulted in a negative output size, which is invalid; sizes ", sizes, ", pad ", pad);
+  return n;
+}
+
+void check_pads(IntSpan sizes, IntSpan pad, PadMode mode, const char* op) {
+  for (const Pads& p : parse_pads(sizes, pad, op)) {
+    int64_t n = sizes[static_cast<size_t>(p.dim)];
+    const int64_t total = padded_size(n, p, op, sizes, pad);
+    if (mode == PadMode::Circular) n += std::min<int64_t>(p.left, 0) + std::min<int64_t>(p.right, 0);
+    const int64_t most = mode == PadMode::Reflect ? n - 1 : mode == PadMode::Circular ? n : INT64_MAX;
+    TS_CHECK(p.left <= most && p.right <= most, op, ": Padding size should be ",
+             mode == PadMode::Circular ? "at most what is left of" : "less than",
+             " the corresponding input dimension, but got: padding (", p.left, ", ", p.right, ") at dimension ", p.dim,
+             " of input ", sizes);
+    TS_CHECK(n > 0 || (p.left == 0 && p.right == 0), op, ": expected a non-empty dimension ", p.dim,
+             " to pad from, got sizes ", sizes);
+    TS_CHECK(total <= int64_t{1} << 40, op, ": padded size ", total, " is too large");
+  }
 }
 
 TS_OPERATORS(pad_edges) {
