@@ -5,7 +5,7 @@ A plugin of pytest for ``make test`` and ``make asan`` (``-p tools.schedule``); 
 - ``--one-of N``: of a test of a dozen cases or more, one case in N, others with another commit; of the tests that start
   processes and take seconds each one in N, one of a file at least. ``FULL=1`` runs all.
 - There, OpenCL kernels are compiled without optimisation, which takes PoCL a half to a third of the time; those of the
-  card's own tests are compiled as users have them.
+  card's own tests, the conformance kit apart, are compiled as users have them.
 - Beside pytest-xdist's ``--dist loadfile``, which begins with the files of most tests: a page whose one test compiles
   for a minute came last, and one process worked alone. Files stay whole, since their fixtures register devices; of
   those that take minutes each test goes by itself.

@@ -91,6 +91,7 @@ def test_nodes_are_named_as_pytorch_names_them() -> None:
     assert type(F.pad(x[0], (1, 1), "replicate").grad_fn).__name__ == "ReplicationPad1DBackward0"
 
 
+@pytest.mark.filterwarnings("ignore:.*jit.trace:DeprecationWarning")
 @pytest.mark.parametrize("pad", ["[1, 1, 1, 1, 1, 1, 1, 1]", "[1]", "[9, 1]", "[-1, 1]", "[4611686018427387904, 1]"])
 def test_a_graph_that_asks_for_what_pad_refuses(pad: str) -> None:
     """Text is written by hand, too: what it calls looks at its numbers itself."""
