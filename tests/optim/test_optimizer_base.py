@@ -1,5 +1,8 @@
 """What all optimizers share: groups, state dicts, hooks, closures, user subclasses."""
 
+import inspect
+
+import numpy as np
 import pytest
 import tesserack as ts
 from tesserack import nn, optim
@@ -331,3 +334,25 @@ def test_hooks_of_every_optimizer_surround_its_own(kind):
     for handle in handles:
         handle.remove()
     assert told == ["all before", "own before", "own after", "all after"]
+
+
+@pytest.mark.parametrize(
+    "name", ["Adam", "AdamW", "SGD", "NAdam", "RAdam", "RMSprop", "Adagrad", "Adadelta", "Adamax", "Rprop"]
+)
+def test_flags_may_be_numbers(name):
+    kind = getattr(optim, name)
+    flags = [
+        flag
+        for flag in ("amsgrad", "maximize", "nesterov", "centered", "decoupled_weight_decay")
+        if flag in inspect.signature(kind).parameters
+    ]
+    moved = []
+    for one in (True, 1, np.bool_(True)):
+        (param,) = weights()
+        give_grads([param], 0.5)
+        options = dict.fromkeys(flags, one) | ({"momentum": 0.9} if name == "SGD" else {})
+        opt = kind([param], lr=0.1, **options)
+        opt.step()
+        opt.step()
+        moved.append(param.tolist())
+    assert moved[0] == moved[1] == moved[2] and moved[0] != [1.0, 1.0]

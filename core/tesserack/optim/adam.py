@@ -177,9 +177,9 @@ class Adam(Optimizer):
             float(beta2),
             float(group["weight_decay"]),
             float(group["eps"]),
-            group["amsgrad"],
-            group["maximize"],
-            group.get("decoupled_weight_decay", False),
+            bool(group["amsgrad"]),
+            bool(group["maximize"]),
+            bool(group.get("decoupled_weight_decay", False)),
         )
 
     def _recorded(self, group: Group, param: Tensor, grad: Tensor, state: dict[str, Any], step: float) -> None:

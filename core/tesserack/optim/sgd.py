@@ -109,8 +109,8 @@ class SGD(Optimizer):
             float(group["momentum"]),
             float(group["dampening"]),
             float(group["weight_decay"]),
-            group["nesterov"],
-            group["maximize"],
+            bool(group["nesterov"]),
+            bool(group["maximize"]),
             first_step,
         )
 
