@@ -212,3 +212,19 @@ def test_bad_calls_are_errors() -> None:
         h.call("reduce", [np.empty((), "f4")], [np.ones(3, "f4")], [1], opcode=99, compute="f4")
     with pytest.raises(h.KernelError, match="reduced dimensions"):
         h.call("reduce", [np.empty((), "f4")], [np.ones(3, "f4")], [5], opcode=0, compute="f4")
+
+
+@pytest.mark.parametrize("shape", [(1,), (31,), (9000,), (40, 70), (3, 5, 33), (70_000, 2)])
+@pytest.mark.parametrize("dtype", ["bool", "uint8", "int8"])
+def test_bytes_are_tested_as_they_are(dtype: str, shape: tuple[int, ...]) -> None:
+    """Values whose bits have nothing in common; one that is not as the others, at either end."""
+    for fill, other in ((0, 2), (2, 0), (4, 0)):
+        for place in (0, -1, None):
+            x = np.full(shape, fill, dtype)
+            if place is not None:
+                x.reshape(-1)[place] = other
+            for view in (x, x[::-1], x[..., ::2], np.broadcast_to(x[..., :1], shape)):
+                for axis in range(x.ndim):
+                    for out in ("bool", "uint8"):
+                        for op, wanted in (("any", view.any(axis)), ("all", view.all(axis))):
+                            np.testing.assert_array_equal(reduce(view, (axis,), op, out), wanted.astype(out))

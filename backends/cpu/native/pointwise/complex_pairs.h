@@ -33,9 +33,12 @@ public:
   const ts_call* call() const { return &half_call_; }
   const ts_program* program() const { return &half_; }
 
-  // re = a.re b.re - a.im b.im, im = a.re b.im + a.im b.re. NULL: it is another program.
+  // re = a.re b.re - a.im b.im, im = a.re b.im + a.im b.re. `a` NULL: it is another program. `b` is NULL where it is
+  // the number `by`, and `b_is_real` where its imaginary part is that of a real operand: b != b, one for NaN.
   struct Factors {
     const ts_tensor *a, *b;
+    T by[2];
+    bool b_is_real;
   };
   Factors factors() const {
     const ts_instruction *re = fits_ ? at(program_.outputs[0], TS_I_SUB) : nullptr,
@@ -44,15 +47,18 @@ public:
     const ts_instruction* products[4] = {at(re->a, TS_I_MUL), at(re->b, TS_I_MUL), at(im->a, TS_I_MUL),
                                          at(im->b, TS_I_MUL)};
     for (const ts_instruction* p : products)
-      if (p == nullptr || p->a >= program_.n_inputs || p->b >= program_.n_inputs) return {};
-    const int a_re = products[0]->a, b_re = products[0]->b, a_im = products[1]->a, b_im = products[1]->b;
-    const auto is = [](const ts_instruction* p, int x, int y) {
-      return (p->a == x && p->b == y) || (p->a == y && p->b == x);
-    };
-    const bool crosswise = is(products[2], a_re, b_im) && is(products[3], a_im, b_re);
-    if (!(crosswise || (is(products[2], a_im, b_re) && is(products[3], a_re, b_im)))) return {};
-    if (!are_parts(a_re, a_im) || !are_parts(b_re, b_im)) return {};
-    return {TS_IN(call_, a_re), TS_IN(call_, b_re)};
+      if (p == nullptr) return {};
+    // Of a product of real parts, either may be the first factor's; that of imaginary parts comes in the same order.
+    const Factors found = factors(products, products[0]->a, products[0]->b, products[1]->a, products[1]->b);
+    return found.a ? found : factors(products, products[0]->b, products[0]->a, products[1]->b, products[1]->a);
+  }
+
+  // re = a.re, im = -a.im: `a`, or NULL.
+  const ts_tensor* conjugated() const {
+    const ts_instruction *re = fits_ ? at(program_.outputs[0], TS_I_COPY) : nullptr,
+                         *im = fits_ ? at(program_.outputs[1], TS_I_NEG) : nullptr;
+    const bool are = re != nullptr && im != nullptr && is_input(re->a) && is_input(im->a) && are_parts(re->a, im->a);
+    return are ? TS_IN(call_, re->a) : nullptr;
   }
 
 private:
@@ -79,6 +85,36 @@ private:
   }
   bool are_parts(int re, int im) const {
     return are_parts(TS_IN(call_, re), TS_IN(call_, im)) && TS_IN(call_, re)->numel == TS_OUT(call_, 0)->numel;
+  }
+
+  bool is_input(int reg) const { return reg < program_.n_inputs; }
+  bool is_number(int reg) const { return is_input(reg) && (TS_IN(call_, reg)->flags & TS_T_SCALAR) != 0; }
+  // Whether a register is what a real operand's imaginary part is.
+  bool is_zero_of(int reg, int real) const {
+    const ts_instruction* const test = at(reg, TS_I_NE);
+    return test != nullptr && test->a == real && test->b == real;
+  }
+
+  Factors factors(const ts_instruction* const (&products)[4], int a_re, int b_re, int a_im, int b_im) const {
+    const auto is = [](const ts_instruction* p, int x, int y) {
+      return (p->a == x && p->b == y) || (p->a == y && p->b == x);
+    };
+    const bool crosswise = is(products[2], a_re, b_im) && is(products[3], a_im, b_re);
+    if (!(crosswise || (is(products[2], a_im, b_re) && is(products[3], a_re, b_im)))) return {};
+    if (!is_input(a_re) || !is_input(a_im) || !are_parts(a_re, a_im) || !is_input(b_re)) return {};
+    const ts_tensor *const a = TS_IN(call_, a_re), *const b = TS_IN(call_, b_re);
+    const bool real = is_zero_of(b_im, b_re);
+    if (is_number(b_re)) {
+      if (!real && !is_number(b_im)) return {};
+      const T value = scalar_value<T>(b);
+      return {a, nullptr, {value, real ? T(value != value) : scalar_value<T>(TS_IN(call_, b_im))}, false};
+    }
+    if (real)
+      return b->dtype == dtype_of<T>() && is_row(b) && b->numel == a->numel ? Factors{a, b, {}, true} : Factors{};
+    return is_input(b_im) && are_parts(b_re, b_im) ? Factors{a, b, {}, false} : Factors{};
+  }
+  static bool is_row(const ts_tensor* t) {
+    return (t->flags & (TS_T_SCALAR | TS_T_NONE)) == 0 && t->ndim == 1 && t->strides[0] == 1;
   }
 
   bool well_formed() const {
@@ -168,8 +204,52 @@ private:
   }
 };
 
+// The second factors of a product, a vector of pairs at a time; `left` numbers at `i`, with zeros behind them.
+template <typename T> struct PairsOf {
+  const T* from;
+  Vector<T> at(int64_t i) const { return load_vector(from + 2 * i); }
+  Vector<T> at_end(int64_t i, int64_t left) const {
+    Vector<T> last{};
+    std::memcpy(&last, from + 2 * i, static_cast<size_t>(left) * 2 * sizeof(T));
+    return last;
+  }
+};
+template <typename T> struct OneNumber {
+  Vector<T> pairs;
+  OneNumber(T re, T im) {
+    for (int i = 0; i < kLanes<T>; ++i) pairs[i] = i % 2 == 0 ? re : im;
+  }
+  Vector<T> at(int64_t) const { return pairs; }
+  Vector<T> at_end(int64_t, int64_t) const { return pairs; }
+};
+template <typename T> struct RealNumbers {
+  const T* from;
+  Vector<T> at(int64_t i) const { return at_end(i, kHalf); }
+  Vector<T> at_end(int64_t i, int64_t left) const {
+    Half x{};
+    left == kHalf ? std::memcpy(&x, from + i, sizeof x)
+                  : std::memcpy(&x, from + i, static_cast<size_t>(left) * sizeof(T));
+    return pairs(x);
+  }
+
+private:
+  // A register of half the size: in the lower half of a whole one GCC 12 puts it by way of memory.
+  static constexpr int kHalf = kLanes<T> / 2;
+  typedef T Half __attribute__((vector_size(kVectorBytes / 2)));
+
+  // Each with its x != x behind it.
+  static Vector<T> pairs(Half x) {
+    using Bits = decltype(x != x);
+    const Half one = T(1) - Half{}, zero = reinterpret_cast<Half>((x != x) & reinterpret_cast<Bits>(one));
+    return [&]<int... K>(std::integer_sequence<int, K...>) {
+      return __builtin_shufflevector(x, zero, (K / 2 + K % 2 * kHalf)...);
+    }
+    (std::make_integer_sequence<int, kLanes<T>>());
+  }
+};
+
 // out = a b, each product and sum rounded; n numbers. An output may be one of the factors.
-template <typename T> void multiply_pairs(T* out, const T* a, const T* b, int64_t n) {
+template <typename T, class By> void multiply_pairs(T* out, const T* a, const By& b, int64_t n) {
   using Int = std::conditional_t<sizeof(T) == 4, int32_t, int64_t>;
   using Mask = Vector<Int>;
   constexpr int lanes = kLanes<T>;
@@ -180,23 +260,24 @@ template <typename T> void multiply_pairs(T* out, const T* a, const T* b, int64_
     other[i] = i ^ 1;
     minus[i] = i % 2 == 0 ? std::numeric_limits<Int>::min() : 0;
   }
-  const auto multiply = [&](T* to, const T* from, const T* by) {
-    const Vector<T> x = load_vector(from), y = load_vector(by);
+  const auto multiply = [&](Vector<T> x, Vector<T> y) -> Vector<T> {
     const Vector<T> by_re = __builtin_shuffle(x, even) * y,
                     by_im = __builtin_shuffle(x, odd) * __builtin_shuffle(y, other);
-    const Vector<T> sum = by_re + reinterpret_cast<Vector<T>>(reinterpret_cast<Mask>(by_im) ^ minus);
-    std::memcpy(to, &sum, sizeof sum);
+    return by_re + reinterpret_cast<Vector<T>>(reinterpret_cast<Mask>(by_im) ^ minus);
   };
   int64_t i = 0;
-  for (; i + lanes / 2 <= n; i += lanes / 2) multiply(out + 2 * i, a + 2 * i, b + 2 * i);
+  for (; i + lanes / 2 <= n; i += lanes / 2) {
+    const Vector<T> product = multiply(load_vector(a + 2 * i), b.at(i));
+    std::memcpy(out + 2 * i, &product, sizeof product);
+  }
   if (i == n) return;
   // Not number by number: of that GCC 12 makes fused additions, whatever it is told.
-  T rest[3][lanes] = {};
-  const size_t left = static_cast<size_t>(n - i) * 2 * sizeof(T);
-  std::memcpy(rest[0], a + 2 * i, left);
-  std::memcpy(rest[1], b + 2 * i, left);
-  multiply(rest[2], rest[0], rest[1]);
-  std::memcpy(out + 2 * i, rest[2], left);
+  const Vector<T> product = multiply(PairsOf<T>{a}.at_end(i, n - i), b.at_end(i, n - i));
+  std::memcpy(out + 2 * i, &product, static_cast<size_t>(n - i) * 2 * sizeof(T));
+}
+
+template <typename T> void conjugate_pairs(T* out, const T* a, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) out[2 * i] = a[2 * i], out[2 * i + 1] = -a[2 * i + 1];
 }
 
 } // namespace TESSERACK_VARIANT

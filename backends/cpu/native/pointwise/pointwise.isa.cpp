@@ -209,15 +209,30 @@ template <typename T> void run_program(const ts_call* call, const ts_program* pr
 template <typename T> bool run_pairs(const ts_call* call) {
   ComplexPairs<T> pairs(call);
   if (pairs.are_alike()) return run_program<T>(pairs.call(), pairs.program()), true;
-  const auto [a, b] = pairs.factors();
-  if (a == nullptr) return false;
   const auto elements = [](const ts_tensor* t) {
     return reinterpret_cast<T*>(static_cast<char*>(t->handle) + t->byte_offset);
   };
-  T *const out = elements(TS_OUT(call, 0)), *const x = elements(a), *const y = elements(b);
-  parallel_for(0, TS_OUT(call, 0)->numel, kParallelElements / 4, [&](int64_t first, int64_t last) {
-    multiply_pairs(out + 2 * first, x + 2 * first, y + 2 * first, last - first);
-  });
+  T* const out = elements(TS_OUT(call, 0));
+  const auto in_parts = [&](auto&& part) { parallel_for(0, TS_OUT(call, 0)->numel, kParallelElements / 4, part); };
+  if (const ts_tensor* const from = pairs.conjugated()) {
+    in_parts([&](int64_t first, int64_t last) {
+      conjugate_pairs(out + 2 * first, elements(from) + 2 * first, last - first);
+    });
+    return true;
+  }
+  const auto factors = pairs.factors();
+  if (factors.a == nullptr) return false;
+  const T* const a = elements(factors.a);
+  const auto multiply = [&](auto by) {
+    in_parts(
+        [&](int64_t first, int64_t last) { multiply_pairs(out + 2 * first, a + 2 * first, by(first), last - first); });
+  };
+  if (factors.b == nullptr)
+    multiply([number = OneNumber<T>(factors.by[0], factors.by[1])](int64_t) { return number; });
+  else if (factors.b_is_real)
+    multiply([b = elements(factors.b)](int64_t first) { return RealNumbers<T>{b + first}; });
+  else
+    multiply([b = elements(factors.b)](int64_t first) { return PairsOf<T>{b + 2 * first}; });
   return true;
 }
 

@@ -103,19 +103,21 @@ template <typename T> struct MinFold {
   template <typename V> static V step(V acc, V x) { return extreme<false>(acc, x); }
   template <typename V> static V merge(V a, V b) { return step(a, b); }
 };
+// Truth, held as wide as a byte's elements are for bytes: a vector then tests as many as it holds.
+template <typename T> using Truth = std::conditional_t<sizeof(T) == 1, uint8_t, int32_t>;
 template <typename T> struct AnyFold {
-  using Acc = int32_t;
-  using Wide = int32_t;
+  using Acc = Truth<T>;
+  using Wide = Truth<T>;
   static Acc start() { return 0; }
-  static Acc step(Acc acc, T x) { return acc | static_cast<Acc>(x != T(0)); }
-  static Acc merge(Acc a, Acc b) { return a | b; }
+  static Acc step(Acc acc, T x) { return merge(acc, static_cast<Acc>(x != T(0))); }
+  static Acc merge(Acc a, Acc b) { return static_cast<Acc>(a | b); }
 };
 template <typename T> struct AllFold {
-  using Acc = int32_t;
-  using Wide = int32_t;
+  using Acc = Truth<T>;
+  using Wide = Truth<T>;
   static Acc start() { return 1; }
-  static Acc step(Acc acc, T x) { return acc & static_cast<Acc>(x != T(0)); }
-  static Acc merge(Acc a, Acc b) { return a & b; }
+  static Acc step(Acc acc, T x) { return merge(acc, static_cast<Acc>(x != T(0))); }
+  static Acc merge(Acc a, Acc b) { return static_cast<Acc>(a & b); }
 };
 
 // Elements folded in Acc before the result moves to Wide: bounds the rounding of a float sum.

@@ -159,7 +159,7 @@ private:
 template <typename Fold, typename T> bool reduce_dense(const backend::Call& call, int n_reduced_dims) {
   using Wide = typename Fold::Wide;
   const ts_tensor *in = call.in(0).raw(), *out = call.out(0).raw();
-  if ((in->flags & out->flags & TS_T_CONTIGUOUS) == 0 || in->dtype != dtype_of<T>()) return false;
+  if ((in->flags & out->flags & TS_T_CONTIGUOUS) == 0 || !folds_as_it_is(dtype_of<T>(), in->dtype)) return false;
   if (in->numel > kParallelElements || n_reduced_dims < 1 || n_reduced_dims > in->ndim) return false;
   const int64_t n = in->numel / out->numel;
   if (n * out->numel != in->numel) return false;

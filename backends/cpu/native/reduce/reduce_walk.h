@@ -17,6 +17,11 @@ struct alignas(8) Cell {
 };
 using AnyFn = void (*)();
 
+// Folds of bytes take bytes of any dtype, which is looked at before.
+inline bool folds_as_it_is(int32_t compute, int32_t dtype) {
+  return dtype == compute || (compute == TS_UINT8 && backend::dtype_size(dtype) == 1);
+}
+
 // The elements that are folded.
 struct Source {
   AnyFn load; // a LoadFn of the fold's compute type

@@ -17,7 +17,7 @@ class Walk {
 public:
   Walk(const ReduceSpace& space, const FoldTable& fold)
       : space_(space), fold_(fold), in_(space.kept.operands[0]),
-        out_(space.kept.operands[1]), source_{fold.loader(in_.dtype), in_.item, in_.dtype == fold.dtype,
+        out_(space.kept.operands[1]), source_{fold.loader(in_.dtype), in_.item, folds_as_it_is(fold.dtype, in_.dtype),
                                               in_.dtype == TS_FLOAT32},
         store_(fold.storer(out_.dtype)) {}
 
