@@ -15,7 +15,8 @@ struct Idiom {
   int op;
   int n_constants, n_instructions;
   std::array<double, 3> constants;
-  std::array<ts_instruction, 5> instructions; // registers: the input, the constants, the results in order
+  std::array<ts_instruction, 9> instructions; // registers: the inputs, the constants, the results in order
+  int n_inputs = 1;                           // of one in float32 alone
 };
 
 constexpr Idiom kIdioms[] = {
@@ -45,11 +46,26 @@ constexpr Idiom kIdioms[] = {
      5,
      {3, 0, 6},
      {{{TS_I_ADD, 0, 1, 0}, {TS_I_MAX, 4, 2, 0}, {TS_I_MIN, 5, 3, 0}, {TS_I_MUL, 0, 6, 0}, {TS_I_DIV, 7, 3, 0}}}},
+    // select(abs(w) < 0.5, a + w * (b - a), b - (b - a) * (1 - w))
+    {kLerpToNearer,
+     2,
+     9,
+     {0.5, 1},
+     {{{TS_I_ABS, 2, 0, 0},
+       {TS_I_LT, 5, 3, 0},
+       {TS_I_SUB, 1, 0, 0},
+       {TS_I_MUL, 2, 7, 0},
+       {TS_I_ADD, 0, 8, 0},
+       {TS_I_SUB, 4, 2, 0},
+       {TS_I_MUL, 7, 10, 0},
+       {TS_I_SUB, 1, 11, 0},
+       {TS_I_SELECT, 6, 9, 12}}},
+     3},
 };
 
 inline bool is_idiom(const ts_program& p, const Idiom& idiom) {
-  if (p.n_inputs != 1 || p.n_outputs != 1 || p.n_constants != idiom.n_constants ||
-      p.n_instructions != idiom.n_instructions || p.outputs[0] != p.n_constants + p.n_instructions)
+  if (p.n_inputs != idiom.n_inputs || p.n_outputs != 1 || p.n_constants != idiom.n_constants ||
+      p.n_instructions != idiom.n_instructions || p.outputs[0] != p.n_inputs + p.n_constants + p.n_instructions - 1)
     return false;
   for (int k = 0; k < p.n_constants; ++k)
     if (p.constants[k] != idiom.constants[static_cast<size_t>(k)]) return false;
@@ -63,12 +79,13 @@ struct IdiomSpace {
   ts_instruction instruction;
   uint16_t output;
 };
-inline const ts_program* shortened(const ts_program* p, IdiomSpace& space) {
+template <typename T> const ts_program* shortened(const ts_program* p, IdiomSpace& space) {
   for (const Idiom& idiom : kIdioms)
-    if (is_idiom(*p, idiom)) {
+    if ((std::is_same_v<T, float> || idiom.n_inputs > 1) && is_idiom(*p, idiom)) {
       space.program = *p;
       space.instruction = {static_cast<uint16_t>(idiom.op), 0, 0, 0};
-      space.output = 1;
+      if (idiom.n_inputs > 1) space.instruction.b = 1, space.instruction.c = 2;
+      space.output = static_cast<uint16_t>(p->n_inputs);
       space.program.n_constants = 0;
       space.program.n_instructions = 1;
       space.program.instructions = &space.instruction;

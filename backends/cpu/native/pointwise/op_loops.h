@@ -70,6 +70,10 @@ template <typename T> constexpr void set_common(OpTable<T>& t) {
 template <typename T> constexpr void set_fused(OpTable<T>& t) {
   set_ternary<T, [](T a, T b, T c) { return b < a ? a : a * c; }>(t, kLeakyRelu);
   set_ternary<T, [](T a, T b, T c) { return a + c * (b - a); }>(t, kLerp);
+  set_ternary<T, [](T a, T b, T c) {
+    const T near_a = a + c * (b - a), near_b = b - (b - a) * (T(1) - c);
+    return (c < T(0) ? -c : c) < T(0.5) ? near_a : near_b;
+  }>(t, kLerpToNearer);
   // As max and min are written, but for the order of the comparisons: GCC 12 makes no vectors of those one in the
   // other.
   set_ternary<T, [](T a, T b, T c) {

@@ -37,6 +37,7 @@ enum {
   kHuber,         // a * (b - c * a)
   kIfLess,        // a < b ? c : 0, as c * (a < b)
   kNumberWithin,  // b where a is NaN, else a between -c and c
+  kLerpToNearer,  // a + c * (b - a), from b where that is nearer
   kReplaceInf,    // b where a is inf, c where it is -inf, else a
   kNumInstructions
 };

@@ -193,7 +193,7 @@ template <typename T> void run_program(const ts_call* call, const ts_program* pr
   IdiomSpace idiom;
   Fuser fuser;
   if (program->n_instructions > 1) {
-    if constexpr (std::is_same_v<T, float>) program = shortened(program, idiom);
+    if constexpr (std::is_floating_point_v<T>) program = shortened<T>(program, idiom);
     if (std::is_floating_point_v<T> && TS_OUT(call, 0)->numel >= kFuseFrom) program = fuser.fuse(program);
   }
   if (is_single(call, program) && run_single<T>(call, program)) return;
