@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tesserack as ts
 from kernel_harness import BFLOAT16, DTYPES, Array, call
 
 REAL = [d for d in DTYPES if d.kind != "c"]
@@ -90,3 +91,21 @@ def test_the_mode_of_nothing_but_nan_is_the_first() -> None:
     positions = np.empty((1, 1), "i8")
     call("rank_positions", [positions], [np.full((1, 5), np.nan, "f4")], [-3])
     assert positions[0, 0] == 0
+
+
+@pytest.mark.parametrize("n", [1, 2, 5, 100, 3000])
+@pytest.mark.parametrize("right", [False, True])
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int64", "int8"])
+def test_searching_for_values_in_any_order(n: int, right: bool, dtype: str) -> None:
+    """Ascending, descending, twice over, NaN among them: what is found from the last one and what is not."""
+    rng = np.random.default_rng(n)
+    keys = np.sort((rng.standard_normal(n) * 50).astype(dtype))
+    drawn = (rng.standard_normal(700) * 50).astype(dtype)
+    ascending = np.sort(drawn)
+    twice = np.concatenate([np.arange(100), np.arange(100)]).astype(dtype)
+    for values in (drawn, ascending, ascending[::-1].copy(), twice, np.repeat(keys, 3)[:900]):
+        if dtype.startswith("float"):
+            values[-3:] = np.nan
+            values[len(values) // 2] = np.inf
+        found = ts.searchsorted(ts.tensor(keys), ts.tensor(values), right=right).numpy()
+        np.testing.assert_array_equal(found, np.searchsorted(keys, values, "right" if right else "left"))

@@ -41,10 +41,10 @@ def _scatter(indices: Tensor, values: Tensor, size: Sequence[int], unique: bool)
         return values.sum(0, dtype=values.dtype) if values.dtype is not ts.bool else values.any(0)
     if values.dtype is ts.bool and not unique:
         return _scatter(indices, values.to(ts.uint8), size, unique).bool()
-    zeros = ts.zeros(tuple(size), dtype=values.dtype, device=values.device)
+    zeros = values.new_zeros(tuple(size))  # entry by entry, under vmap
     if indices.shape[0] == 1 and values.dtype is not ts.bool:
-        return zeros.index_add(0, indices[0], values)
-    return zeros.index_put(tuple(indices.unbind(0)), values, accumulate=not unique)
+        return zeros.index_add_(0, indices[0], values)
+    return zeros.index_put_(tuple(indices.unbind(0)), values, accumulate=not unique)
 
 
 def _dense(t: Tensor) -> Tensor:

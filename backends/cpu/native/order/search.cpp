@@ -27,6 +27,7 @@ template <class T> auto comparable(T value) {
 
 // Searches that wait for memory side by side: each halves its range without a branch.
 constexpr int kSearches = 16;
+constexpr int64_t kSteps = 4; // from one value to the next, beyond which halving is no slower
 
 // How many of n sorted elements come before each value: those less than it, or with `right` not greater. Comparisons
 // are negated so that a NaN comes after all.
@@ -52,6 +53,37 @@ template <bool Right, class T> void find(const T* sorted, int64_t n, const T* va
   for (int64_t j = 0; j < count; ++j) found[j] = base[j] - sorted + before(j, 0);
 }
 
+// The same of values that ascend, from `at`, what was found for the one before them, step by step. False, with nothing
+// of use in `found`, where a value is less than that, or too many steps away.
+template <bool Right, class T>
+bool follow(const T* sorted, int64_t n, const T* values, int64_t count, int64_t at, int64_t* found) {
+  int64_t left = kSteps * count;
+  for (int64_t j = 0; j < count; ++j) {
+    const auto value = comparable(values[j]);
+    const auto before = [&](int64_t k) {
+      const auto element = comparable(sorted[k]);
+      return Right ? !(element > value) : !(element >= value);
+    };
+    if (at > 0 && !before(at - 1)) return false;
+    for (; at < n && before(at); ++at)
+      if (--left < 0) return false;
+    found[j] = at;
+  }
+  return true;
+}
+
+// Values of one row of keys, or of the only one. Where those of a group ascend slowly, the next ones may as well.
+template <bool Right, class T>
+void search_row(const T* sorted, int64_t n, const T* values, int64_t count, int64_t* found) {
+  bool follows = false;
+  for (int64_t i = 0; i < count; i += kSearches) {
+    const int64_t group = std::min<int64_t>(kSearches, count - i);
+    if (!follows || !follow<Right>(sorted, n, values + i, group, found[i - 1], found + i))
+      find<Right>(sorted, n, values + i, group, found + i);
+    follows = std::is_sorted(found + i, found + i + group) && found[i + group - 1] - found[i] <= kSteps * group;
+  }
+}
+
 template <class T> void search_rows(const Call& call, bool right) {
   const Tensor keys = call.in(0), wanted = call.in(1);
   const int64_t n = keys.size(keys.ndim() - 1);
@@ -60,8 +92,8 @@ template <class T> void search_rows(const Call& call, bool right) {
   int64_t* const found = call.out(0).data<int64_t>();
   parallel_for(0, wanted.numel(), 2048, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end;) {
-      const int64_t row = i / per_row, count = std::min({int64_t{kSearches}, end - i, (row + 1) * per_row - i});
-      (right ? find<true, T> : find<false, T>)(sorted + row * n, n, values + i, count, found + i);
+      const int64_t row = i / per_row, count = std::min(end - i, (row + 1) * per_row - i);
+      (right ? search_row<true, T> : search_row<false, T>)(sorted + row * n, n, values + i, count, found + i);
       i += count;
     }
   });
