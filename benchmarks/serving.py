@@ -2,9 +2,11 @@
 
 Server and model alone take turns, so that both see the machine as busy as it is; medians of the pairs are printed.
 
-    python benchmarks/serving.py [request resnet18 gpt text]
+    python benchmarks/serving.py [--apart] [request resnet18 gpt text]
 
-With `tesserack-serving` installed. The clients run on the same processors as the server.
+With `tesserack-serving` installed. The clients run on the same processors as the server: what they take is missing from
+its throughput. With `--apart` the model has the first processor, alone as served, and everything else has the others:
+what is left is what serving costs the model.
 """
 
 from __future__ import annotations
@@ -29,6 +31,7 @@ PORT, EMPTY_PORT = 18230, 18231
 PAIRS, SECONDS = 5, 4.0
 IMAGES, SEQUENCES, TOKENS = 8, 16, 64
 PROMPT = "The statement "
+APART = "TESSERACK_BENCHMARK_APART"  # the processor that the model has for itself
 EMPTY = f"""
 import litserve as ls
 
@@ -53,6 +56,7 @@ def build_resnet18() -> Any:
     import models
     import tesserack as ts
 
+    keep_apart()
     return models.build_resnet18(ts.nn, large=True)
 
 
@@ -63,7 +67,17 @@ def build_gpt() -> Any:
 
 def build_text() -> Any:
     """The same, writing."""
+    keep_apart()
     return importlib.import_module("char_gpt").text()
+
+
+def keep_apart() -> None:
+    """Called where the model is built, in the process that runs it."""
+    if APART in os.environ:
+        import tesserack as ts
+
+        os.sched_setaffinity(0, {int(os.environ[APART])})
+        ts.set_num_threads(1)
 
 
 # --- the model alone -------------------------------------------------------------------------------------------------
@@ -237,6 +251,11 @@ def main() -> None:
     if sys.argv[1:2] == ["--alone"]:
         alone(sys.argv[2])
         return
+    if "--apart" in sys.argv:
+        sys.argv.remove("--apart")
+        first, *others = sorted(os.sched_getaffinity(0))
+        os.environ[APART] = str(first)
+        os.sched_setaffinity(0, others)
     wanted = sys.argv[1:] or ["request", "resnet18", "gpt", "text"]
     if "request" in wanted:
         request()
