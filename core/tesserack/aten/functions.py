@@ -9,6 +9,7 @@ from typing import Any
 import tesserack as ts
 from tesserack import Tensor
 from tesserack.aten.layers import LAYERS
+from tesserack.aten.private import PRIVATE
 from tesserack.aten.signatures import SIGNATURES
 from tesserack.ops.copies import as_strided_scatter
 from tesserack.ops.registry import operators
@@ -150,6 +151,7 @@ def _in_range(size: Any, *, min: Any = None, max: Any = None) -> None:
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     **LAYERS,
+    **PRIVATE,
     **SIGNATURES,
     "_to_copy": _to_copy,
     "_assert_scalar": _assert_scalar,

@@ -14,7 +14,7 @@ from tesserack.aten.schema import FunctionSchema, parse
 from tesserack.aten.signatures import SCHEMAS
 from tesserack.ops.registry import operators
 
-__all__ = ["OpOverload", "OpOverloadPacket", "namespace"]
+__all__ = ["OpOverload", "OpOverloadPacket", "namespace", "private"]
 
 
 _shown: list[Any] = []  # how a call is shown to modes: f(overload, args, kwargs), NotImplemented if none asks
@@ -199,6 +199,16 @@ class _OpNamespace:
 
     def __repr__(self) -> str:
         return f"<torch.ops.{self.name}>"
+
+
+def private(name: str) -> OpOverloadPacket:
+    """What ``torch._name`` is, which PyTorch makes of its own operators; ``AttributeError`` where there is none."""
+    packet: OpOverloadPacket = getattr(namespace("aten"), name)
+    try:
+        packet._find()
+    except MissingNameError:
+        raise AttributeError(name) from None
+    return packet
 
 
 @functools.cache

@@ -180,6 +180,10 @@ class Facade(ModuleType):
         origin = _names.origin(self.__name__, name)
         if origin:
             return _imported(*origin.split(":"))
+        if self.__name__ in ("torch", "torch._VF") and name[:1] == "_" != name[1:2] and _names.has_name("torch", name):
+            from tesserack.aten.operators import private
+
+            return private(name)
         raise AttributeError(name)
 
     def _tesserack_has(self, name: str) -> bool:
