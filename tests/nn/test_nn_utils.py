@@ -155,3 +155,13 @@ def test_an_inverse_is_tried_on_what_the_parametrization_gives():
     nn.utils.parametrize.register_parametrization(layer, "weight", _Unsigned())
     nn.utils.parametrize.register_parametrization(layer, "weight", _Positive())
     assert ((layer.weight > 0) & (layer.weight <= 1)).all()
+
+
+@pytest.mark.parametrize("dtype", [ts.float64, ts.complex128], ids=str)
+def test_spectral_norm_finds_the_largest_singular_value(dtype):
+    ts.manual_seed(0)
+    layer = nn.utils.parametrizations.spectral_norm(nn.Linear(5, 4, dtype=dtype), n_power_iterations=200)
+    weight = layer.weight.detach()
+    ts.testing.assert_close(ts.linalg.matrix_norm(weight, 2), ts.ones((), dtype=ts.float64), rtol=1e-6, atol=0)
+    layer.weight.abs().sum().backward()
+    assert layer.parametrizations.weight.original.grad.isfinite().all()

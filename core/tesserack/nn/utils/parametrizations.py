@@ -87,7 +87,7 @@ class _SpectralNorm(Module):
         with ts.no_grad():
             for _ in range(times):
                 u.copy_(F.normalize(ts.mv(matrix, v), dim=0, eps=self.eps))
-                v.copy_(F.normalize(ts.mv(matrix.mT, u), dim=0, eps=self.eps))
+                v.copy_(F.normalize(ts.mv(matrix.mH, u), dim=0, eps=self.eps))
 
     def forward(self, weight: Tensor) -> Tensor:
         if weight.ndim == 1:
@@ -96,7 +96,7 @@ class _SpectralNorm(Module):
         if self.training:
             self._iterate(matrix.detach(), self.n_power_iterations)
         u, v = self._u.clone(), self._v.clone()  # what the gradient sees does not change at the next call
-        return weight / u.dot(ts.mv(matrix, v))  # type: ignore[no-any-return]
+        return weight / ts.vdot(u, ts.mv(matrix, v))  # type: ignore[no-any-return]
 
     def right_inverse(self, value: Tensor) -> Tensor:
         return value
