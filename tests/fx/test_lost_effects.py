@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import functools
 import io
+import types
 
 import pytest
 import tesserack as ts
@@ -206,3 +207,103 @@ def test_what_a_class_holds_and_nothing_writes_to_is_no_reason_against_a_graph()
     for _ in range(3):
         compiled(ts.ones(2, 3))
     assert len(compiled._compiled.places) == 1 and not compiled._compiled.plain
+
+
+def told_by(log, base):
+    """A class whose objects note every time that Python of theirs runs."""
+
+    def noted(name):
+        def method(self, *args):
+            log.append(name)
+            return getattr(base, name)(self, *args)
+
+        return method
+
+    names = ("__iter__", "__len__", "__getitem__", "items", "keys", "values", "__getattribute__")
+    return type("Own", (base,), {"factor": 2.0, **{name: noted(name) for name in names if hasattr(base, name)}})
+
+
+HELD = {"dict": (dict, {"a": 1}), "list": (list, [1]), "tuple": (tuple, [1]), "set": (set, [1]), "object": (object,)}
+
+
+@pytest.mark.parametrize("way", ["held", "given", "returned"])
+@pytest.mark.parametrize("kind", HELD)
+def test_no_more_is_asked_of_an_object_than_plain_python_asks(kind, way, monkeypatch):
+    monkeypatch.setitem(config, "smallest", 0)
+    found = []
+    for compiled in (False, True):
+        log = []
+        base, *of = HELD[kind]
+        held = told_by(log, base)(*of)
+        functions = {
+            "held": lambda x, *_, held=held: long(x) * held.factor,
+            "given": lambda x, given: long(x) * given.factor,
+            "returned": lambda x, *_, held=held: (long(x), held),
+        }
+        f = ts.compile(functions[way]) if compiled else functions[way]
+        log.clear()
+        for _ in range(CALLS):
+            f(ts.ones(2, 3), *([held] if way == "given" else []))
+        found.append([*log])
+    assert found[0] == found[1]
+
+
+def test_what_an_object_says_to_be_is_not_asked(monkeypatch):
+    monkeypatch.setitem(config, "smallest", 0)
+
+    class Unbound:
+        factor = 2.0
+
+        @property
+        def __class__(self):
+            raise RuntimeError("bound to nothing")
+
+    held = Unbound()
+    f = ts.compile(lambda x: long(x) * held.factor)
+    for Unbound.factor in range(CALLS):
+        assert ts.equal(f(ts.ones(2)), long(ts.ones(2)) * Unbound.factor)
+
+
+class Missing(types.ModuleType):
+    """A module that is loaded when it is used, and cannot be."""
+
+    def __getattr__(self, name):
+        raise ImportError(name)
+
+
+class MissingType(type):
+    def __getattribute__(cls, name):
+        if name.startswith("_"):
+            return super().__getattribute__(name)
+        raise ImportError(name)
+
+
+missing, MissingLayer, flag = Missing("missing"), MissingType("MissingLayer", (), {}), False
+
+
+def test_what_is_missing_is_missed_where_plain_python_comes_to_it(monkeypatch):
+    monkeypatch.setitem(config, "smallest", 0)
+
+    def f(x):
+        if flag:
+            return missing.act(x)
+        return MissingLayer.apply(x) if x.ndim == 3 else long(x)
+
+    compiled = ts.compile(f)
+    for _ in range(2):
+        for _ in range(CALLS):
+            assert ts.equal(compiled(ts.ones(2)), long(ts.ones(2)))
+        with pytest.raises(ImportError, match="apply"):
+            compiled(ts.ones(1, 1, 1))
+        with monkeypatch.context() as patch, pytest.raises(ImportError, match="act"):
+            patch.setitem(globals(), "flag", True)
+            compiled(ts.ones(2))
+
+
+def test_a_module_tells_each_call_what_it_does_not_hold():
+    module, log = types.ModuleType("late"), []
+    module.__getattr__ = lambda name: log.append(name) or 2.0
+    compiled = ts.compile(lambda x: long(x) * module.factor)
+    for _ in range(CALLS):
+        compiled(ts.ones(2))
+    assert log == ["factor"] * CALLS

@@ -12,6 +12,7 @@ from tesserack import _native
 from tesserack.autograd._whole import own_state
 from tesserack.jit._compile import code as _code
 from tesserack.jit._compile.errors import NotProved
+from tesserack.jit._compile.look import is_a, items_of, length_of, own_dict, pairs_of
 from tesserack.jit._compile.state import ATOMS, TENSORS, Tokens, is_ours, spaces
 from tesserack.jit._compile.watch import is_trusted
 from tesserack.nn.modules.module import Module
@@ -45,7 +46,7 @@ def _contents(cell: Any) -> Any:
 def tokens_along(tokens: Tokens, values: list[Any]) -> Any:
     """Tokens of a global and of what is read of it, attribute by attribute."""
     *way, last = values
-    found = [tokens.module(v, whole=False) if isinstance(v, types.ModuleType) else tokens.of(v) for v in way]
+    found = [tokens.module(v, whole=False) if is_a(v, types.ModuleType) else tokens.of(v) for v in way]
     return (*found, tokens.of(last))
 
 
@@ -59,10 +60,10 @@ def watch_way(tokens: Tokens, space: dict[str, Any], read: _code.Read, values: l
 
 def _watch_path(tokens: Tokens, path: tuple[str, ...], values: list[Any]) -> None:
     for name, owner in zip(path, values, strict=False):
-        if isinstance(owner, types.ModuleType):
+        if is_a(owner, types.ModuleType):
             for space in spaces(owner):
                 tokens.entry(space, name)
-        elif isinstance(owner, type):
+        elif is_a(owner, type):
             tokens.watch("class", owner)
 
 
@@ -86,7 +87,7 @@ def _ways_of_cells(
     lies along it."""
     code = function.__code__
     for name, value in zip(code.co_freevars, cells(function), strict=True):
-        paths = _code.free_paths(code, name) if isinstance(value, types.ModuleType) else frozenset({()})
+        paths = _code.free_paths(code, name) if is_a(value, types.ModuleType) else frozenset({()})
         yield value, None if () in paths else [(path, _code.along(value, path)) for path in sorted(paths)]
 
 
@@ -138,7 +139,7 @@ class Before:
         self._seen: set[int] = {*self.kept.modules}
         self._pending: list[Any] = [*given, *seeds.functions.values(), *self.kept.classes.values()]
         self._pending += {type(module) for module in self.kept.modules.values()}
-        self.classes = {id(cls): cls for cls in (*seeds.classes.values(), *self._pending) if isinstance(cls, type)}
+        self.classes = {id(cls): cls for cls in (*seeds.classes.values(), *self._pending) if is_a(cls, type)}
         self._pending += [function for functions in self.kept.functions.values() for function in functions]
         most = len(self._seen) + _MOST
         self._begin(seeds)
@@ -171,11 +172,11 @@ class Before:
 
     def _visit(self, value: Any) -> None:
         self._seen.add(id(value))
-        if isinstance(value, Module):
-            self._pending += [type(value), *vars(value).values(), *value._modules.values()]
-        elif isinstance(value, types.MethodType):
+        if is_a(value, Module):
+            self._pending += [type(value), *(own := own_dict(value) or {}).values(), *own.get("_modules", {}).values()]
+        elif is_a(value, types.MethodType):
             self._pending += [value.__func__, value.__self__]
-        elif isinstance(value, types.FunctionType):
+        elif is_a(value, types.FunctionType):
             if is_trusted(value):
                 return
             self.functions[id(value)] = value
@@ -185,24 +186,24 @@ class Before:
             if not is_ours(value):
                 for code in (value.__code__, *inner(value.__code__)):
                     self._read(code, value.__globals__)
-        elif isinstance(value, types.BuiltinFunctionType):
-            self._pending += [] if isinstance(value.__self__, types.ModuleType) else [value.__self__]
-        elif isinstance(value, functools.partial):
+        elif is_a(value, types.BuiltinFunctionType):
+            self._pending += [] if is_a(value.__self__, types.ModuleType) else [value.__self__]
+        elif is_a(value, functools.partial):
             self._pending += [value.func, *value.args, *value.keywords.values()]
-        elif isinstance(value, type) and not is_ours(value):
+        elif is_a(value, type) and not is_ours(value):
             self.classes[id(value)] = value
             metaclass: type = type(value)
             for base in (*value.__mro__, *metaclass.__mro__):
                 members = vars(base).values() if base.__flags__ & (1 << 9) and not is_ours(base) else ()
                 self._pending += [getattr(member, "__func__", getattr(member, "fget", member)) for member in members]
-        elif isinstance(value, (list, tuple)) and len(value) < 1000:
-            self._pending += [type(value), *value]
-        elif isinstance(value, dict) and len(value) < 1000:
-            self._pending += [type(value), *value.values()]
-        elif isinstance(value, tuple(own_state)):
+        elif is_a(value, (list, tuple)) and length_of(value) < 1000:
+            self._pending += [type(value), *items_of(value)]
+        elif is_a(value, dict) and length_of(value) < 1000:
+            self._pending += [type(value), *(item for _, item in pairs_of(value))]
+        elif is_a(value, tuple(own_state)):
             self._pending.append(type(value))
         elif type(value).__flags__ & (1 << 9) and not is_ours(type(value)):
-            self._pending += [type(value), *getattr(value, "__dict__", {}).values()]
+            self._pending += [type(value), *(own_dict(value) or {}).values()]
 
     def _read(self, code: types.CodeType, space: dict[str, Any]) -> None:
         for read in _code.reads(code).globals:

@@ -12,6 +12,7 @@ from tesserack import Tensor
 from tesserack.jit._compile.before import Before, Seeds
 from tesserack.jit._compile.dependencies import Dependencies
 from tesserack.jit._compile.errors import NotProved
+from tesserack.jit._compile.look import is_a, items_of, pairs_of
 from tesserack.jit._compile.results import Makers, tensors_of
 from tesserack.jit._compile.state import PLAIN, Tokens, settings
 from tesserack.jit._compile.steps import Steps
@@ -64,7 +65,7 @@ class Inputs(NamedTuple):
         tensors: list[Tensor] = []
         found = []
         for leaf in leaves:
-            if isinstance(leaf, Tensor):
+            if is_a(leaf, Tensor):
                 if id(leaf) not in places:
                     places[id(leaf)] = len(tensors)
                     tensors.append(leaf)
@@ -202,11 +203,11 @@ def _captured(
     leaves, spec = pytree.tree_flatten(result)
     results: list[tuple[str, Any]] = []
     for leaf in leaves:
-        if isinstance(leaf, Tensor):
+        if is_a(leaf, Tensor):
             results.append(place(leaf))
         elif id(leaf) in numbers:
             results.append(("number", place(numbers[id(leaf)][1])[1]))
-        elif isinstance(leaf, PLAIN) or id(leaf) in held:
+        elif is_a(leaf, PLAIN) or id(leaf) in held:
             results.append(("value", leaf))
         else:
             results.append(("made", makers.of(leaf)))
@@ -221,7 +222,8 @@ def _captured(
 
 
 def _refuse_held_containers(result: Any, held: dict[int, Any]) -> None:
-    if isinstance(result, (list, dict)) and id(result) in held:
+    if is_a(result, (list, dict)) and id(result) in held:
         raise NotProved("a list or dict is returned that the program holds", own=True)
-    for item in result.values() if isinstance(result, dict) else result if isinstance(result, (list, tuple)) else ():
+    items = [item for _, item in pairs_of(result)] if is_a(result, dict) else []
+    for item in items_of(result) if is_a(result, (list, tuple)) else items:
         _refuse_held_containers(item, held)

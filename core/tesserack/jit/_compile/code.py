@@ -10,6 +10,7 @@ import types
 from typing import Any, NamedTuple
 
 from tesserack.jit._compile.errors import NotProved
+from tesserack.jit._compile.look import ABSENT, asked, is_a
 from tesserack.ops import OperatorNamespace
 
 __all__ = [
@@ -252,20 +253,19 @@ def _constant_name(instructions: list[dis.Instruction], place: int) -> str | Non
     return named.argval if whole and named.opname == "LOAD_CONST" and isinstance(named.argval, str) else None
 
 
-class Absent:
-    """What stands for a name that is not there."""
-
-
 def resolve(space: dict[str, Any], read: Read) -> list[Any]:
     """What a global is, and what each attribute of a module or class along the way is."""
-    return along(space.get(read.name, vars(builtins).get(read.name, Absent)), read.path)
+    return along(space.get(read.name, vars(builtins).get(read.name, ABSENT)), read.path)
 
 
 def along(value: Any, path: tuple[str, ...]) -> list[Any]:
     """A value, and what each attribute of a module or class along the way is."""
     values = [value]
     for name in path:
-        if not isinstance(values[-1], (types.ModuleType, type, OperatorNamespace)):
+        if is_a(owner := values[-1], OperatorNamespace):
+            values.append(getattr(owner, name, ABSENT))
+        elif is_a(owner, (types.ModuleType, type)):
+            values.append(asked(owner, name))
+        else:
             break
-        values.append(getattr(values[-1], name, Absent))
     return values

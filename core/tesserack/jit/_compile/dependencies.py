@@ -16,6 +16,7 @@ from tesserack.amp import _autocast
 from tesserack.jit._compile import code as _code
 from tesserack.jit._compile.before import Before, inner, tokens_along, tokens_of_cells, watch_way
 from tesserack.jit._compile.errors import NotProved
+from tesserack.jit._compile.look import is_a
 from tesserack.jit._compile.state import Tokens, autocast_dtypes, is_ours
 from tesserack.jit._compile.steps import TELLING
 from tesserack.jit._compile.watch import Watch, computes, is_of_library
@@ -185,7 +186,7 @@ class Dependencies:
                     continue
                 watch_way(tokens, space, read, values)
                 found += [_identity(tokens, value) for value in values]
-                classes.update((id(value), value) for value in values if isinstance(value, type) and _changes(value))
+                classes.update((id(value), value) for value in values if is_a(value, type) and _changes(value))
         return tuple(found)
 
     def _closures(self, tokens: Tokens) -> list[Any]:
@@ -242,7 +243,7 @@ class Dependencies:
         indirect = indirect or any(map(_code.calls_what_it_is_given, self.codes))
         for code, space, read in self.found:
             value = _code.resolve(space, read)[-1]
-            if isinstance(value, type) and not _only_makes(value):
+            if is_a(value, type) and not _only_makes(value):
                 raise NotProved(
                     f"{code.co_filename}:{read.line} ({code.co_name}) reads the class {value.__qualname__}, "
                     "whose making may do anything",
@@ -260,16 +261,16 @@ def _is_named(read: _code.Read, values: list[Any]) -> bool:
 
 def _identity(tokens: Tokens, value: Any) -> Any:
     """Which object a value is; of a bound method, which every look makes anew, what it is made of."""
-    if isinstance(value, types.MethodType):
+    if is_a(value, types.MethodType):
         return (tokens._same(value.__func__), _identity(tokens, value.__self__))
-    if isinstance(value, types.BuiltinFunctionType):
+    if is_a(value, types.BuiltinFunctionType):
         return value  # equal where it is of the same object
     return tokens._same(value)
 
 
 def _counts(value: Any) -> bool:
     """Whether it matters which object a global of the package is: of what it counts or keeps it does not."""
-    return not isinstance(value, (int, list, dict, set, Tensor)) or isinstance(value, bool)
+    return not is_a(value, (int, list, dict, set, Tensor)) or is_a(value, bool)
 
 
 def _changes(cls: type) -> bool:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from tesserack import Tensor, _native
 from tesserack.jit._compile.errors import NotProved
+from tesserack.jit._compile.look import is_a, items_of, own_dict, pairs_of
 from tesserack.jit._compile.state import PLAIN, is_ours, is_written, slots
 from tesserack.utils import _pytree as pytree
 
@@ -25,7 +26,7 @@ def _is_object(value: Any) -> bool:
 
 
 def _attributes(value: Any) -> dict[str, Any]:
-    found = dict(getattr(value, "__dict__", {}))
+    found = dict(own_dict(value) or {})
     for slot in slots(type(value)):
         if hasattr(value, slot.__name__):
             found[slot.__name__] = getattr(value, slot.__name__)
@@ -34,8 +35,8 @@ def _attributes(value: Any) -> dict[str, Any]:
 
 def _is_constant(value: Any) -> bool:
     """Whether it is a plain value, or a tuple of such."""
-    own = type(value) is tuple or (isinstance(value, tuple) and is_ours(type(value)))
-    return all(map(_is_constant, value)) if own else isinstance(value, PLAIN)
+    own = type(value) is tuple or (is_a(value, tuple) and is_ours(type(value)))
+    return all(map(_is_constant, items_of(value))) if own else is_a(value, PLAIN)
 
 
 def tensors_of(result: Any, is_new: Callable[[Any], bool | None]) -> Iterator[Tensor]:
@@ -43,16 +44,16 @@ def tensors_of(result: Any, is_new: Callable[[Any], bool | None]) -> Iterator[Te
     pending, seen = pytree.tree_leaves(result), set()
     while pending:
         value = pending.pop(0)
-        if isinstance(value, Tensor):
+        if is_a(value, Tensor):
             yield value
             continue
-        if isinstance(value, PLAIN) or id(value) in seen:
+        if is_a(value, PLAIN) or id(value) in seen:
             continue
         seen.add(id(value))
-        if isinstance(value, tuple) or (isinstance(value, list) and is_new(value)):
-            pending += value
-        elif isinstance(value, dict) and is_new(value):
-            pending += value.values()
+        if is_a(value, tuple) or (is_a(value, list) and is_new(value)):
+            pending += items_of(value)
+        elif is_a(value, dict) and is_new(value):
+            pending += [item for _, item in pairs_of(value)]
         elif is_new(value) and _is_object(value):
             pending += _attributes(value).values()
 
@@ -68,9 +69,9 @@ class Makers:
 
     def of(self, value: Any) -> Maker:
         """That of a value. ``NotProved`` for what a graph's run could not make."""
-        if isinstance(value, Tensor):
+        if is_a(value, Tensor):
             return self._of_tensor(value)
-        plain = isinstance(value, (*PLAIN, _native.Operator))
+        plain = is_a(value, (*PLAIN, _native.Operator))
         if plain or id(value) in self.held or self._lives_on(value):
             return lambda outputs, inputs, made: value
         if type(value) is tuple:
@@ -92,22 +93,22 @@ class Makers:
             return lambda *given: {key: item(*given) for key, item in pairs.items()}
         if type(value) in (tuple, list):
             cls = type(value)
-            places = [self.place(item) if isinstance(item, Tensor) else ("", 0) for item in value]
+            places = [self.place(item) if is_a(item, Tensor) else ("", 0) for item in value]
             if all(kind == "output" for kind, _ in places):  # as a list of parameters is
                 return lambda outputs, inputs, made: cls([outputs[k] for _, k in places])
             items = [self.arguments(item) for item in value]
             return lambda *given: cls([item(*given) for item in items])
         if id(value) in self.held:
             return lambda *given: value
-        if isinstance(value, types.MethodType):
+        if is_a(value, types.MethodType):
             function, owner = self.arguments(value.__func__), self.arguments(value.__self__)
             return lambda *given: types.MethodType(function(*given), owner(*given))
         if type(value) is functools.partial:
             parts = self.arguments((value.func, value.args, value.keywords))
             return lambda *given: (lambda func, args, kwargs: functools.partial(func, *args, **kwargs))(*parts(*given))
-        if isinstance(value, types.FunctionType):
+        if is_a(value, types.FunctionType):
             return self._function(value)
-        if isinstance(value, types.BuiltinFunctionType) and isinstance(value.__self__, types.ModuleType):
+        if is_a(value, types.BuiltinFunctionType) and is_a(value.__self__, types.ModuleType):
             return lambda *given: value
         if _is_constant(value):
             return lambda *given: value
@@ -147,7 +148,7 @@ class Makers:
 
     def _lives_on(self, value: Any) -> bool:
         lasting = (type, types.FunctionType, _native._CompiledFunction)
-        return isinstance(value, lasting) and self.is_new(value) is False
+        return is_a(value, lasting) and self.is_new(value) is False
 
     def _of_tensor(self, value: Tensor) -> Maker:
         kind, what = self.place(value)
@@ -174,7 +175,7 @@ class Makers:
         if cls is list:
             items = [self.of(item) for item in value]
             return list, lambda to, *given: to.extend([item(*given) for item in items])
-        if cls is dict and all(isinstance(key, PLAIN) for key in value):
+        if cls is dict and all(is_a(key, PLAIN) for key in value):
             pairs = {key: self.of(item) for key, item in value.items()}
             return dict, lambda to, *given: to.update({key: item(*given) for key, item in pairs.items()})
         if _is_object(value):
@@ -208,6 +209,6 @@ def _is_plain(spec: Any) -> bool:
 def _shape(value: Any) -> Any:
     if type(value) is _Leaf:
         return tuple(value)
-    if isinstance(value, dict):
+    if is_a(value, dict):
         return "dict", {key: _shape(item) for key, item in value.items()}
     return type(value).__name__, [_shape(item) for item in value]

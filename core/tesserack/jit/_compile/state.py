@@ -21,6 +21,7 @@ from tesserack import Tensor, _native
 from tesserack.autograd._whole import own_state
 from tesserack.jit._compile.code import HIDDEN, REACHING
 from tesserack.jit._compile.errors import NotProved
+from tesserack.jit._compile.look import ANSWERED, is_a, items_of, length_of, own_dict, pairs_of
 from tesserack.library import CustomOp
 from tesserack.nn.modules._registry import Registry
 from tesserack.nn.modules.module import Module
@@ -56,6 +57,7 @@ _CONTAINERS = frozenset((dict, OrderedDict, list, set))
 PLAIN = (
     type(None), bool, int, float, complex, str, bytes, type(...), ts.dtype, ts.device, ts.Size, range, enum.Enum,
 )  # fmt: skip
+_NUMBERS = (float, complex)
 _MOST, _LONGEST = 100_000, 10_000  # objects that a token may be of, items of one
 # What objects of the package's classes keep for themselves and no computation reads. By class: a program's own may
 # use the same names.
@@ -72,7 +74,8 @@ TENSORS = (Tensor, Parameter, Buffer)
 
 def is_ours(cls: Any) -> bool:
     """Whether a class or function is this package's."""
-    return str(getattr(cls, "__module__", "")).partition(".")[0] in ("tesserack", "torch")
+    name = type.__getattribute__(cls, "__module__") if is_a(cls, type) else getattr(cls, "__module__", "")
+    return str(name).partition(".")[0] in ("tesserack", "torch")
 
 
 _private_of: weakref.WeakKeyDictionary[type, frozenset[str]] = weakref.WeakKeyDictionary()
@@ -165,13 +168,13 @@ class Tokens:
         if kind is Registry:
             return self._registry(value)
         if not (kind in _CONTAINERS or kind is tuple or issubclass(kind, Module)):
-            if kind.__module__ == "typing" or isinstance(value, _ANNOTATIONS):
+            if kind.__module__ == "typing" or is_a(value, _ANNOTATIONS):
                 return ("annotation", self._same(value))
-            if isinstance(value, types.ModuleType):
+            if is_a(value, types.ModuleType):
                 return self.module(value, whole=True)
-            if isinstance(value, (float, complex)) and not getattr(value, "__dict__", None):
+            if is_a(value, _NUMBERS) and not own_dict(value):
                 return (kind.__name__, self._same(kind), repr(value))
-            if isinstance(value, Tensor):
+            if is_a(value, Tensor):
                 return self.tensor(value)
         self._begin(value)
         return self._compound(value)
@@ -180,7 +183,7 @@ class Tokens:
         """A function of C: what it is bound to is read, or written, by calling it."""
         self.builtins[id(value)] = value
         owner = value.__self__
-        return (type(value), value, None if isinstance(owner, _SPACES) else self.of(owner))
+        return (type(value), value, None if is_a(owner, _SPACES) else self.of(owner))
 
     def _wrapper(self, value: types.WrapperDescriptorType) -> Any:
         """A method of C whose calls nothing sees."""
@@ -190,7 +193,7 @@ class Tokens:
 
     def _begin(self, value: Any) -> None:
         self._open[id(value)] = len(self._open)
-        if len(self._open) > _MOST or (isinstance(value, (list, tuple, dict, set)) and _length(value) > _LONGEST):
+        if len(self._open) > _MOST or (is_a(value, (list, tuple, dict, set)) and length_of(value) > _LONGEST):
             raise NotProved("so much is held, in long lists or dicts, that comparing it would take longer than a run")
         if self.keep:
             self.kept[id(value)] = value
@@ -270,7 +273,7 @@ class Tokens:
             return ("again", id(x))
         if type(x) not in TENSORS or x.layout is not ts.strided:
             raise NotProved(f"a tensor of class {type(x).__name__} and layout {x.layout} is used")
-        own = getattr(x, "__dict__", None)
+        own = own_dict(x)
         attributes = tuple((name, self.of(item)) for name, item in list(own.items())) if own else None
         if identity:
             self._same(x)
@@ -282,34 +285,34 @@ class Tokens:
         return ("tensor", same, _native._likeness(x) or _like(x), attributes)
 
     def _compound(self, value: Any) -> Any:
-        if isinstance(value, Module) and not isinstance(value, (dict, list, tuple, set, frozenset)):
+        if is_a(value, Module) and not is_a(value, (dict, list, tuple, set, frozenset)):
             self.modules[id(value)] = value
             kind = self._same(type(value)), self._same(type(value).forward)
             return ("module", id(value), kind, self._attributes(value))
-        if isinstance(value, type):
+        if is_a(value, type):
             return self._class(value)
-        if isinstance(value, types.FunctionType):
+        if is_a(value, types.FunctionType):
             return self._function(value)
         if type(value) is _native._CompiledFunction:
             return ("compiled", id(value), self._attributes(value))  # which lead to the function
-        if isinstance(value, types.MethodType):
+        if is_a(value, types.MethodType):
             return ("method", self.of(value.__func__), self.of(value.__self__))
-        if isinstance(value, enum.Enum):
+        if is_a(value, enum.Enum):
             return self._member_of_enum(value)
-        if isinstance(value, dict):
+        if is_a(value, dict):
             if value is linecache.cache:  # which the library fills as it likes, also while this looks at it
                 return ("lines of source", self._same(value))
             self.watch("dict", value)
             of = self.of
-            pairs = tuple([(key if type(key) is str else of(key), of(item)) for key, item in list(value.items())])
+            pairs = tuple([(key if type(key) is str else of(key), of(item)) for key, item in pairs_of(value)])
             return (type(value), id(value), pairs, self._of_subclass(value))
-        if isinstance(value, (list, tuple, set, frozenset)):
-            if not isinstance(value, (tuple, frozenset)):
+        if is_a(value, (list, tuple, set, frozenset)):
+            if not is_a(value, (tuple, frozenset)):
                 self.watch("sequence", value)
-            items = tuple([self.of(item) for item in [*iter(value)]])
-            own = id(value) if isinstance(value, (list, set)) else None
+            items = tuple([self.of(item) for item in items_of(value)])
+            own = id(value) if is_a(value, (list, set)) else None
             return (type(value).__name__, own, items, self._of_subclass(value))
-        if isinstance(value, (property, classmethod, staticmethod)):
+        if is_a(value, (property, classmethod, staticmethod)):
             return self._wrapped(value)
         if type(value) is functools.partial:
             self.partials = True
@@ -317,15 +320,17 @@ class Tokens:
             self.watch("dict", value.keywords)
             self.watch("dict", value.__dict__)
             return ("partial", id(value), tuple(self.of(part) for part in parts))
-        if isinstance(value, types.MappingProxyType):
+        if is_a(value, types.MappingProxyType):
             return ("proxy", *(self.of(behind) for behind in gc.get_referents(value)))
-        if isinstance(value, ContextVar):
+        if is_a(value, ContextVar):
             self.watch("answer", functools.partial(value.get, _Unset))
             held = value.get(_Unset)
             return ("context", self._same(value), None if held is _Unset else (self.of(held),))
         return self._object(value)
 
     def _class(self, cls: type) -> Any:
+        if cls is ANSWERED:
+            raise NotProved("an attribute of a module or class is read that Python of the program's tells")
         self.classes[id(cls)] = cls
         if type(cls) is not type:
             self.classes[id(type(cls))] = type(cls)
@@ -338,7 +343,7 @@ class Tokens:
             return None
         self.classes[id(cls)] = cls
         made = ()
-        if isinstance(value, defaultdict):  # an attribute that lies in no dict
+        if is_a(value, defaultdict):  # an attribute that lies in no dict
             self.watch("answer", functools.partial(getattr, value, "default_factory"))
             made = self.of(value.default_factory)
         return (self._same(cls), self._attributes(value), made)
@@ -352,7 +357,7 @@ class Tokens:
         return ("enum", id(value), own)
 
     def _wrapped(self, value: Any) -> Any:
-        parts = (value.fget,) if isinstance(value, property) else (value.__func__,)
+        parts = (value.fget,) if is_a(value, property) else (value.__func__,)
         return (type(value).__name__, id(value), tuple(self.of(part) for part in parts if part is not None))
 
     def _function(self, function: types.FunctionType) -> Any:
@@ -363,10 +368,10 @@ class Tokens:
         return ("function", id(function), self._same(function.__code__), tuple(self.of(part) for part in parts), own)
 
     def _attributes(self, value: Any) -> Any:
-        found = getattr(value, "__dict__", None)
+        found = own_dict(value)
         if found is None:
             return ()
-        if isinstance(value, types.FunctionType):
+        if is_a(value, types.FunctionType):
             self.watch("dict", found)
         else:
             self.watch("attributes", value)
@@ -376,11 +381,11 @@ class Tokens:
     def _object(self, value: Any) -> Any:
         """A plain object of a class written in Python: its attributes."""
         cls = type(value)
-        if isinstance(value, tuple(own_state)):
+        if is_a(value, tuple(own_state)):
             return self._changing(value)
-        if isinstance(value, OperatorNamespace):
+        if is_a(value, OperatorNamespace):
             return ("operators", *sorted(vars(value)))
-        if isinstance(value, CustomOp):  # what it runs, and how gradients flow, is looked up by every call
+        if is_a(value, CustomOp):  # what it runs, and how gradients flow, is looked up by every call
             self.entry(vars(value), "vmap")
             return ("operator", id(value), id(value.vmap))
         if not is_written(cls) or is_ours(cls):
@@ -516,11 +521,3 @@ def autocast_dtypes() -> tuple[Any, ...]:
 @functools.lru_cache(maxsize=64)
 def _same_tuple(value: tuple[Any, ...]) -> tuple[Any, ...]:
     return value
-
-
-def _length(value: Any) -> int:
-    """The base's length: a subclass may refuse to tell its own."""
-    if type(value) in _CONTAINERS or type(value) is tuple:
-        return len(value)
-    base: Any = next(kind for kind in (list, tuple, dict, set) if isinstance(value, kind))
-    return int(base.__len__(value))
