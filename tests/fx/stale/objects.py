@@ -9,7 +9,7 @@ import functools
 import threading
 import types
 
-from tests.fx.stale.cases import CASES, Case, case
+from tests.fx.stale.cases import CASES, Case, case, item_of
 
 
 def classes():
@@ -196,3 +196,24 @@ def a_class_registered_with_an_abstract_one():
 
     own = Own()
     return Case(lambda x: x * 2 if isinstance(own, Abstract) else x, lambda: Abstract.register(Own))
+
+
+class Unit(float):
+    def __repr__(self):
+        return "unit"
+
+
+class Phase(complex):
+    __repr__ = Unit.__repr__
+
+
+@case
+def is_a_number_that_reads_like_another():
+    held = {"q": Unit(2.0)}
+    return item_of(held, "q", Unit(3.0), lambda x: x * held["q"])
+
+
+@case
+def is_a_complex_number_that_reads_like_another():
+    held = {"q": Phase(2.0)}
+    return item_of(held, "q", Phase(3.0), lambda x: x * held["q"])

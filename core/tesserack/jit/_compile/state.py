@@ -173,7 +173,8 @@ class Tokens:
             if is_a(value, types.ModuleType):
                 return self.module(value, whole=True)
             if is_a(value, _NUMBERS) and not own_dict(value):
-                return (kind.__name__, self._same(kind), repr(value))
+                base: Any = float if is_a(value, float) else complex
+                return (kind.__name__, self._same(kind), base.__repr__(value))
             if is_a(value, Tensor):
                 return self.tensor(value)
         self._begin(value)
