@@ -10,6 +10,7 @@ import pytest
 import tesserack as ts
 import tesserack.nn.functional as F
 from tesserack import compiler, nn
+from tesserack.jit._compile.compiled import config
 
 from tests.fx.compiled import ITEMS, SCALE, TABLE, Color, Net, Settings, X, factory, helper, same
 
@@ -213,3 +214,36 @@ def test_a_class_may_say_what_a_call_is(grad, monkeypatch):
     hook.remove()
     monkeypatch.setattr(OwnCall, "__call__", lambda self, x, index=None: nn.Module.__call__(self, x, x[:, 0]))
     check()
+
+
+class Own(ts.Tensor):
+    pass
+
+
+class Doubles(ts.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * (2 if type(x) is Own else 3)
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * 2
+
+
+OWN = (
+    lambda x: x.sin().as_subclass(Own),
+    lambda x: {"y": [x.sin().as_subclass(Own) + 1]},
+    lambda x: Doubles.apply(x.sin().as_subclass(Own)).as_subclass(ts.Tensor),
+    lambda x: (x.sin().as_subclass(Own) * 2).as_subclass(ts.Tensor),
+)
+
+
+@pytest.mark.parametrize("with_backend", [False, True])
+@pytest.mark.parametrize("function", OWN)
+def test_tensors_of_a_class_of_the_program_are_of_that_class(function, with_backend, backend, monkeypatch):
+    monkeypatch.setitem(config, "smallest", 0)
+    compiled = ts.compile(function, **({"backend": backend} if with_backend else {}))
+    for _ in range(6):
+        leaves = [ts.utils._pytree.tree_leaves(f(X)) for f in (compiled, function)]
+        assert [type(leaf) for leaf in leaves[0]] == [type(leaf) for leaf in leaves[1]]
+        assert same(*leaves)

@@ -13,7 +13,7 @@ from tesserack.jit._compile.before import Before, Seeds
 from tesserack.jit._compile.dependencies import Dependencies
 from tesserack.jit._compile.errors import NotProved
 from tesserack.jit._compile.look import is_a, items_of, pairs_of
-from tesserack.jit._compile.results import Makers, tensors_of
+from tesserack.jit._compile.results import Makers, check_plain, tensors_of
 from tesserack.jit._compile.state import PLAIN, Tokens, settings
 from tesserack.jit._compile.steps import Steps
 from tesserack.jit._compile.watch import Watch
@@ -196,7 +196,10 @@ def _captured(
     def place(tensor: Tensor) -> tuple[str, Any]:
         if id(tensor) in given:
             return "input", given[id(tensor)]
-        return ("value", tensor) if id(tensor) in known else ("output", recorder.place(tensor))
+        if id(tensor) in known:
+            return "value", tensor
+        check_plain(tensor)
+        return "output", recorder.place(tensor)
 
     numbers = recorder.whole.numbers
     makers = Makers(place, held, is_new)
@@ -212,6 +215,9 @@ def _captured(
         else:
             results.append(("made", makers.of(leaf)))
     _refuse_held_containers(result, held)
+    for tensor in (tensor for call in recorder.whole.calls for tensor in call.tensors):
+        if id(tensor) not in given and id(tensor) not in known:
+            check_plain(tensor)
     recorder.whole.finish(held, is_new, dependencies.read_names())
     module = recorder.finish(dependencies, known)
     if recorder.changed and (catcher := dependencies.catches()):

@@ -13,7 +13,7 @@ from tesserack.jit._compile.look import is_a, items_of, own_dict, pairs_of
 from tesserack.jit._compile.state import PLAIN, is_ours, is_written, slots
 from tesserack.utils import _pytree as pytree
 
-__all__ = ["Maker", "Makers", "shape_of", "tensors_of"]
+__all__ = ["Maker", "Makers", "check_plain", "shape_of", "tensors_of"]
 
 # Given a graph's results, a call's tensors, and what is made already, the same object as the run's.
 Maker = Callable[[Any, list[Tensor], dict[int, Any]], Any]
@@ -56,6 +56,13 @@ def tensors_of(result: Any, is_new: Callable[[Any], bool | None]) -> Iterator[Te
             pending += [item for _, item in pairs_of(value)]
         elif is_new(value) and _is_object(value):
             pending += _attributes(value).values()
+
+
+def check_plain(tensor: Tensor) -> None:
+    """A graph gives tensors of no other class. ``NotProved`` for one that the run has made."""
+    if type(tensor) is not Tensor:
+        told = f"a tensor of class {type(tensor).__qualname__} is handed out, which the run has made"
+        raise NotProved(told, own=True)
 
 
 class Makers:
