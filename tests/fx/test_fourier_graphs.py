@@ -78,13 +78,41 @@ def test_an_exported_program_runs_in_a_fresh_process(tmp_path):
     assert done.stdout.strip() == "tensor(True)", done.stderr
 
 
-@pytest.mark.filterwarnings("ignore:.*jit.* is deprecated", "ignore:.*a decision on sizes")
-def test_traced_functions_are_saved_and_refuse_other_lengths(tmp_path):
-    x = ts.randn(3, 6)
-    traced = ts.jit.trace(lambda x: ts.fft.irfft(ts.fft.rfft(x) * 2), (x,))
-    ts.jit.save(traced, tmp_path / "traced.pt")
-    for program in (traced, ts.jit.load(tmp_path / "traced.pt")):
-        ts.testing.assert_close(program(x * 3), x * 6)
-        ts.testing.assert_close(program(ts.ones(5, 6)), ts.full((5, 6), 2.0))
-        with pytest.raises(RuntimeError, match="written down"):
-            program(ts.randn(3, 8))
+LENGTHS = {
+    "fft": lambda x: ts.fft.fft(x),
+    "of two, by the root": lambda x: ts.fft.fft2(x, norm="ortho"),
+    "by the count": lambda x: ts.fft.fft(x, norm="forward"),
+    "real and back": lambda x: ts.fft.irfft(ts.fft.rfft(x) * 2),
+    "of the length that was": lambda x: ts.fft.irfft(ts.fft.rfft(x, norm="ortho"), n=x.shape[-1], norm="ortho"),
+    "padded": lambda x: ts.fft.fft(x, n=x.shape[-1] * 2),
+}
+ROOTS = 2921  # whose square root is no power
+
+
+@pytest.mark.filterwarnings("ignore:.*jit.* is deprecated")
+@pytest.mark.parametrize("how", ["traced", "loaded", "exported", "symbolic"])
+@pytest.mark.parametrize("name", LENGTHS)
+def test_graphs_transform_other_lengths(name, how, tmp_path):
+    function, x = LENGTHS[name], ts.randn(4, 8)
+
+    class Layer(nn.Module):
+        def forward(self, x):
+            return function(x)
+
+    if how == "symbolic":
+        run = make_fx(function, tracing_mode="symbolic")(x)
+    elif how == "exported":
+        sizes = {0: ts.export.Dim("a", min=2), 1: ts.export.Dim("b", min=2)}
+        run = ts.export.export(Layer(), (x,), dynamic_shapes={"x": sizes}).module()
+    else:
+        run = ts.jit.trace(function, (x,))
+    if how == "loaded":
+        ts.jit.save(run, tmp_path / "traced.pt")
+        run = ts.jit.load(tmp_path / "traced.pt")
+    for shape in ((4, 8), (3, 7), (2, ROOTS)):
+        x = ts.randn(*shape)
+        leaves = [x.clone().requires_grad_() for _ in range(2)]
+        found, expected = run(leaves[0]), function(leaves[1])
+        assert ts.equal(found, expected)
+        found.abs().sum().backward(), expected.abs().sum().backward()
+        assert ts.equal(*(leaf.grad for leaf in leaves))

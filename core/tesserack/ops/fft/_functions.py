@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import tesserack as ts
 from tesserack import _native
@@ -27,12 +26,13 @@ __all__ = [
 _LAST_TWO = (-2, -1)
 
 
-def _scale(norm: str | None, count: int, forward: bool, op: str) -> float:
+def _divisor(norm: str | None, forward: bool, op: str) -> str:
+    """By what of the number of points results are divided."""
     if norm not in (None, "backward", "ortho", "forward"):
         raise RuntimeError(f'{op}: Invalid normalization mode: "{norm}"; expected "backward", "ortho" or "forward"')
     if norm == "ortho":
-        return 1 / math.sqrt(count)
-    return 1 / count if (norm == "forward") == forward else 1.0
+        return "root"
+    return "count" if (norm == "forward") == forward else ""
 
 
 def _floating(x: Tensor, op: str) -> Tensor:
@@ -54,6 +54,10 @@ def _wrapped(dim: int, ndim: int, op: str) -> int:
     return dim % most
 
 
+def _whole(n: Any) -> int:
+    return n if isinstance(n, int) else int(n)  # what a trace takes for an int stays so
+
+
 def _places(ndim: int, s: Sizes, dim: Dims, op: str) -> tuple[tuple[int, ...], list[int | None]]:
     """The dims, and the size asked for along each."""
     if isinstance(s, int):
@@ -73,7 +77,7 @@ def _places(ndim: int, s: Sizes, dim: Dims, op: str) -> tuple[tuple[int, ...], l
             raise RuntimeError(
                 f"{op}: When given, dim and shape arguments must have the same length, got {dim} and {s}"
             )
-    return dims, [None] * len(dims) if s is None else [None if n == -1 else int(n) for n in s]
+    return dims, [None] * len(dims) if s is None else [None if n == -1 else _whole(n) for n in s]
 
 
 @functools.lru_cache(maxsize=512)
@@ -98,8 +102,7 @@ def _map(
         result[-1] = sizes[-1] // 2 + 1
     if kind == "c2c" and not is_complex:
         kind = "r2f"
-    scale = _scale(norm, math.prod(sizes), forward, op)
-    return Map(kind, dims, tuple(sizes), given, tuple(result), forward, scale)
+    return Map(kind, dims, tuple(sizes), given, tuple(result), forward, _divisor(norm, forward, op))
 
 
 def _transform(
@@ -114,9 +117,8 @@ def _transform(
     s = tuple(s) if isinstance(s, Sequence) else s
     dim = tuple(dim) if isinstance(dim, Sequence) else dim
     shape = tuple(x.shape)
-    if _native._is_tracing():  # a map is of fixed sizes, and is kept: of sizes that are numbers alone
-        shape, s = tuple(map(int, shape)), tuple(map(int, s)) if isinstance(s, tuple) else s
-    found = apply(_map(shape, x.is_complex(), s, dim, norm, op, kind, forward), x)
+    make = _map.__wrapped__ if _native._is_tracing() else _map  # what a trace knows of sizes holds for itself alone
+    found = apply(make(shape, x.is_complex(), s, dim, norm, op, kind, forward), x)
     if out is None:
         return found
     if out.dtype is not found.dtype:

@@ -38,7 +38,8 @@ _TO_REAL = ("f2r", "h2r", "c2r")
 
 class Map(NamedTuple):
     """``sizes``: of the signal (not of half a spectrum) along ``dims``. ``given`` and ``result``: sizes before cutting
-    and padding, and after. ``forward``: the sign of the exponent is minus."""
+    and padding, and after. ``forward``: the sign of the exponent is minus. ``divisor``: "", or "count" or "root" of
+    it, of the points."""
 
     kind: str
     dims: tuple[int, ...]
@@ -46,7 +47,12 @@ class Map(NamedTuple):
     given: tuple[int, ...]
     result: tuple[int, ...]
     forward: bool
-    scale: float
+    divisor: str
+
+    @property
+    def scale(self) -> float:
+        count = math.prod(self.sizes)
+        return 1.0 if not self.divisor else 1 / count if self.divisor == "count" else 1 / math.sqrt(count)
 
     def adjoint(self) -> Map:
         return self._replace(kind=_ADJOINT[self.kind], given=self.result, result=self.given, forward=not self.forward)
@@ -158,20 +164,17 @@ def _given_sizes(map: Map) -> tuple[int, ...]:
     return _half_sizes(map) if map.kind in ("c2r", "h2r") else map.sizes
 
 
-def _normalised(map: Map) -> str | None:
-    """What the library calls this scale of one complex transform; None where it has no name for it."""
-    count = math.prod(map.sizes)
-    if map.scale == 1:
-        return "backward" if map.forward else "forward"
-    if map.scale == 1 / count:
-        return "forward" if map.forward else "backward"
-    return "ortho" if map.scale == 1 / math.sqrt(count) else None
+def _normalised(map: Map) -> str:
+    """What the library calls this scale of one complex transform."""
+    if map.divisor == "root":
+        return "ortho"
+    return "forward" if map.forward == (map.divisor == "count") else "backward"
 
 
 def _direct(map: Map, array: Any) -> Any:
     """The scaled transform in one call of the library, which most are; None for the others."""
     norm = _normalised(map)
-    if norm is None or not map.dims:
+    if not map.dims:
         return None
     lib, threads = _library()
     name = {"c2c": "fft" if map.forward else "ifft", "r2f": "fft" if map.forward else "ifft"}.get(map.kind)
@@ -192,7 +195,7 @@ def _setup(ctx: Any, inputs: Any, output: Any) -> None:
 
 @whole_operator(
     NAME,
-    "(Tensor x, str kind, int[] dims, int[] sizes, int[] given, int[] result, bool forward, float scale) -> Tensor",
+    "(Tensor x, str kind, int[] dims, int[] sizes, int[] given, int[] result, bool forward, str divisor) -> Tensor",
     lambda x, *parts: _outline(_read(x, parts), x),
     (lambda ctx, grad: (apply(ctx.map.adjoint(), grad), *[None] * len(Map._fields)), _setup),
 )
@@ -229,7 +232,7 @@ def _compute_on_host(x: Tensor, parts: tuple[Any, ...]) -> Tensor:
     found = _direct(map, array)
     if found is None:
         found = _run(map, array)
-        if map.scale != 1:
+        if map.divisor:
             found = found * found.real.dtype.type(map.scale)
     found = ts.from_numpy(_contiguous(_resized(found, map.dims, map.result)))
     dtype = x.dtype.to_real() if map.to_real else x.dtype.to_complex()
