@@ -57,6 +57,14 @@ def twice(x: Any) -> Any:
     return x * 2 if 2 * x.shape[0] + 1 > 12 else x
 
 
+def factor(x: Any) -> Any:
+    return x * (2 if x.shape[0] > 2 else 3)
+
+
+def few(x: Any) -> Any:
+    return x * (2 if x.shape[0] < 5 else 3)
+
+
 # The example's size, and the least and greatest of the range; None where one size is all.
 CASES: dict[str, tuple[Callable[..., Any], int, Any]] = {
     "below": (over_four, 3, (0, 4)),
@@ -70,13 +78,21 @@ CASES: dict[str, tuple[Callable[..., Any], int, Any]] = {
     "refused": (short, 4, (0, 16)),
     "of a table": (table, 7, (0, 20)),
     "expression": (twice, 9, (6, None)),
+    "of numbers, above": (factor, 3, (3, None)),
+    "of numbers, far above": (factor, 8, (3, None)),
+    "of numbers, below": (few, 3, (0, 4)),
 }
 
 
+@pytest.mark.parametrize("hint", [A, Dim.DYNAMIC])
 @pytest.mark.parametrize("name", CASES)
-def test_a_branch_leaves_a_range(name: str) -> None:
+def test_a_branch_leaves_a_range(name: str, hint: Any) -> None:
     f, size, wanted = CASES[name]
-    program = export(Program(f), (ts.ones(size),), dynamic_shapes=(({0: A},),))
+    if wanted is None and hint is Dim.DYNAMIC:
+        with pytest.raises(ExportError, match=r"Constraints violated \(s0\)"):
+            export(Program(f), (ts.ones(size),), dynamic_shapes=(({0: hint},),))
+        return
+    program = export(Program(f), (ts.ones(size),), dynamic_shapes=(({0: hint},),))
     found = [(r.lower, r.upper) for r in program.range_constraints.values()]
     assert found == ([] if wanted is None else [wanted])
     module = program.module()
@@ -148,7 +164,6 @@ def test_sizes_that_decide_together(f: Any, sizes: tuple[int, int]) -> None:
     assert ran > 2
 
 
-def test_what_has_a_name_or_is_to_vary_has_no_other_range() -> None:
-    for dim in (Dim("rows"), Dim.DYNAMIC):
-        with pytest.raises(ExportError, match="Constraints violated"):
-            export(Program(over_four), (ts.ones(3),), dynamic_shapes=(({0: dim},),))
+def test_what_has_a_name_has_no_other_range() -> None:
+    with pytest.raises(ExportError, match="Constraints violated"):
+        export(Program(over_four), (ts.ones(3),), dynamic_shapes=(({0: Dim("rows")},),))

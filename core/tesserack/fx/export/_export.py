@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -150,10 +151,12 @@ def merged(program: Program, symbols: list[Symbol]) -> Trace:
         if _tie(program, symbols):
             return merged(program, symbols)
         guilty = [s for s in symbols if _alone_varies(program, symbols, s)]
-        if any(s.auto for s in guilty or symbols) and all(s.auto for s in guilty):
-            _hold(program, symbols, guilty, line_in(error.line))
-            program.traces.clear()
-            return merged(program, symbols)
+        if any(s.hint for s in guilty or symbols) and all(s.hint for s in guilty):
+            held = _hold(program, symbols, guilty, line_in(error.line))
+            if all(s.auto for s in held):
+                symbols[:] = [s for s in symbols if not any(s is t for t in held)]
+                program.traces.clear()
+                return merged(program, symbols)
         raise _specialized(guilty or symbols, symbols, error) from error.__cause__
 
 
@@ -178,37 +181,75 @@ def _tie(program: Program, symbols: list[Symbol]) -> bool:
     return True
 
 
-def _hold(program: Program, symbols: list[Symbol], guilty: list[Symbol], why: str) -> None:
-    """Have sizes that vary as far as they can keep to the range in which the program does the same, or stay."""
-    autos = [s for s in guilty or symbols if s.auto]
+def _hold(program: Program, symbols: list[Symbol], guilty: list[Symbol], why: str) -> list[Symbol]:
+    """Have sizes without a name keep to the range in which the program does the same; those that are to stay."""
+    autos = [s for s in guilty or symbols if s.hint]
     fixed = {id(s): _narrowed(program, symbols, s) for s in autos if not any(s.reasons)}
     held = [s for s in autos if fixed.get(id(s))]
     if not held and not any(any(s.reasons) for s in autos if id(s) in fixed):
-        held = [s for s in autos if s in guilty] or autos[-1:]
+        held = [s for s in autos if s in guilty] or [s for s in autos if s.auto][-1:] or autos[-1:]
     for s in held:
         program.fixed.update({(leaf, dim): fixed.get(id(s)) or why for leaf, dim, _, _ in s.places})
-    symbols[:] = [s for s in symbols if not any(s is t for t in held)]
+    return held
 
 
 def _narrowed(program: Program, symbols: list[Symbol], one: Symbol) -> str:
     """What fixes a size; empty if it may vary, perhaps within a range that it has from now on."""
     notes: dict[int, Watch] = {}
+    alike: list[int] = []  # sizes at which the program does the same
 
-    def differs(n: int) -> str | None:
-        row = [n if s is one else s.example for s in symbols]
-        line = None
+    def row_of(n: int) -> list[int]:
+        return [n if s is one else s.example for s in symbols]
+
+    def note(n: int) -> Watch | None:
+        row = (*row_of(n),)
+        if n not in notes and row not in program.traces:
+            with contextlib.suppress(_Varies):
+                program.traces[row] = _traced(program, symbols, row, n == one.example)
+        if n not in notes and row in program.traces:
+            notes[n] = program.traces[row].unknown.watch
+        return notes.get(n)
+
+    def turns(n: int) -> Any:
+        made = note(n) if n > 1 and n in one.range else None
+        return made and made.turns()
+
+    def otherwise(n: int) -> bool | None:
+        """Whether what sizes have in common that take the example's branches is something else at one that does not;
+        None where they are too few to tell."""
+        own = turns(one.example)
+        near = (one.example + step for step in (-2, -1, 1, 2))
+        kin = [m for m in dict.fromkeys((*near, *alike[-_KNOWN:])) if turns(m) == own]
+        if len(kin) < 2 or turns(n) == own:
+            return None
         try:
-            _merged_at(program, symbols, [row])
-        except _Varies as error:
-            line = error.line
-        if (*row,) in program.traces:
-            notes[n] = program.traces[(*row,)].unknown.watch
+            found = _merged_at(program, symbols, [row_of(m) for m in kin])
+        except _Varies:
+            return None
+        return bool(differs(program, found, sizes_at(symbols, row_of(n))))
+
+    def other(n: int) -> str | None:
+        known, line = otherwise(n), None
+        if known is not False:
+            # Numbers of two branches always lie on a line: others beyond the branch show that it is none.
+            step = 1 if n > one.example else -1
+            beyond = (n + step, n + 2 * step) if turns(n) != turns(one.example) else ()
+            near = [m for m in beyond if turns(m) == turns(n)]
+            try:
+                _merged_at(program, symbols, [row_of(m) for m in (*alike[-_KNOWN:], n, *near)])
+            except _Varies as error:
+                line = error.line
+        if line is None and known:
+            line = ""
+        if line is None:
+            alike.append(n)
         return line
 
-    example = (*(s.example for s in symbols),)
-    program.traces[example] = _traced(program, symbols, example, True)
-    notes[one.example] = program.traces[example].unknown.watch
-    return narrow(one, differs, notes)
+    note(one.example)
+    return narrow(one, other, notes)
+
+
+_KNOWN = 4  # of the sizes that are known to be alike, the last, each further one is held against
 
 
 def _specialized(guilty: list[Symbol], symbols: list[Symbol], error: _Varies) -> ExportError:

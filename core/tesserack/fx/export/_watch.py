@@ -61,6 +61,10 @@ class Watch:
         """A number of a tensor's that tells what it, and what is made of it, is compared with."""
         return _derived(value, self, (value, 1, 0), (self.reader(),), ("size", value))
 
+    def turns(self) -> list[tuple[str, bool]]:
+        """Which way each of the program's comparisons went, a run of equal ones told once."""
+        return [kept for kept, _ in itertools.groupby(self.decided)]
+
     def keep(self, value: Any, tree: Any) -> None:
         """Note how a number was made."""
         kept = self.trees.setdefault((isinstance(value, float), _plain(value)), [])
