@@ -167,3 +167,16 @@ def test_sizes_that_decide_together(f: Any, sizes: tuple[int, int]) -> None:
 def test_what_has_a_name_has_no_other_range() -> None:
     with pytest.raises(ExportError, match="Constraints violated"):
         export(Program(over_four), (ts.ones(3),), dynamic_shapes=(({0: Dim("rows")},),))
+
+
+@pytest.mark.parametrize("dims", [(A, A), (Dim("batch"), Dim("length"))])
+def test_one_size_may_be_less_than_another(dims: Any) -> None:
+    def pooled(x: Any) -> Any:
+        return ts.nn.functional.max_pool1d(x, 3)
+
+    given = (ts.ones(2, 4, 12),)
+    program = export(Program(pooled), given, dynamic_shapes=(({0: dims[0], 2: dims[1]},),))
+    assert next(iter(program.range_constraints.values())).lower == 0
+    for batch in (1, 5):
+        x = ts.randn(batch, 4, 9)
+        assert ts.equal(program.module()(x), pooled(x))

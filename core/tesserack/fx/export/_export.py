@@ -293,21 +293,47 @@ def _within_range(program: Program, symbols: list[Symbol]) -> Trace:
     found = _all_remainders(program, symbols, rows)
     if all(s.declared for s in symbols):
         return found
-    least = 2
     together = _decide_together(program, symbols)
+    least = {id(s): 2 for s in symbols}
+    left = [s for s in symbols if not s.declared]
     for lower in (1, 0):
         low = [s.range.lower if s.declared else min(lower, s.example) for s in symbols]
-        more = [low, *(lowered(symbols, low) if together else ())]
-        try:
-            found = _merged_at(program, symbols, [*rows, *more])
-        except _Varies:
+        taken = _taken(program, symbols, rows, left, low, together)
+        if taken is None:
             break
+        left, more = taken
         rows += more
-        least = lower
-    if least == 2:
-        found = _merged_at(program, symbols, rows)
-    _set_least(symbols, least)
+        least |= {id(s): lower for s in left}
+    found = _merged_at(program, symbols, rows)
+    for s in symbols:
+        if not s.declared:
+            s.range = ValueRanges(min(least[id(s)], s.example), s.range.upper)
     return found
+
+
+def _taken(
+    program: Program, symbols: list[Symbol], rows: list[list[int]], left: list[Symbol], low: list[int], together: bool
+) -> tuple[list[Symbol], list[list[int]]] | None:
+    """The sizes that may be as small as ``low`` says, and rows at which they are: all of them, or each that may by
+    itself, as a batch's where that of an image may not."""
+
+    def row_of(group: list[Symbol]) -> list[int]:
+        pairs = zip(symbols, low, strict=True)
+        return [n if any(s is t for t in group) or (group is left and s.declared) else s.example for s, n in pairs]
+
+    def takes(more: list[list[int]]) -> bool:
+        try:
+            _merged_at(program, symbols, [*rows, *more])
+        except _Varies:
+            return False
+        return True
+
+    more = [row_of(left), *(lowered(symbols, low) if together else ())]
+    if takes(more):
+        return left, more
+    found = [s for s in left if len(left) > 1 and takes([row_of([s])])]
+    more = [row_of([s]) for s in found] + [row_of(found)]
+    return (found, more) if found and takes(more) else None
 
 
 def _all_remainders(program: Program, symbols: list[Symbol], rows: list[list[int]]) -> Trace:
@@ -346,12 +372,6 @@ def _decide_together(program: Program, symbols: list[Symbol]) -> bool:
 
 
 _MOST_ASKED = 24  # tries, for a program that compares sizes with many numbers
-
-
-def _set_least(symbols: list[Symbol], least: int) -> None:
-    for s in symbols:
-        if not s.declared:
-            s.range = ValueRanges(min(least, s.example), s.range.upper)
 
 
 def _merged_at(program: Program, symbols: list[Symbol], rows: Sequence[Sequence[int]]) -> Trace:
