@@ -258,3 +258,48 @@ print("fine")
 
 def test_graphs_see_what_is_set_on_modules_of_torch(program):
     assert program.run(NAMES_OF_TORCH) == ["gone", "fine"]
+
+
+def test_packages_find_the_parts_of_the_compiler(program):
+    lines = program.run(
+        """
+        import torch
+        from torch import nn
+        from torch._decomp import core_aten_decompositions, get_decompositions, register_decomposition
+        from torch._dynamo.decorators import mark_dynamic
+        from torch._dynamo.testing import AotEagerAndRecordGraphs, EagerAndRecordGraphs, rand_strided
+        from torch._inductor.compile_fx import compile_fx
+        from torch._inductor.utils import fresh_inductor_cache
+        from torch.fx.experimental.proxy_tensor import make_fx
+
+        layer, x = nn.Linear(2, 2), torch.ones(1, 2)
+        print(isinstance(torch.compile(layer), torch._dynamo.eval_frame.OptimizedModule),
+              isinstance(layer, torch._dynamo.eval_frame.OptimizedModule), torch._dynamo.external_utils.is_compiling())
+        keeps, both = EagerAndRecordGraphs(), AotEagerAndRecordGraphs()
+        torch.compile(layer, backend=keeps)(x)
+        torch.compile(layer, backend=both)(x).sum().backward()
+        print(len(keeps.graphs), len(both.graphs), len(both.fw_graphs), len(both.bw_graphs))
+        with fresh_inductor_cache():
+            print(torch.compile(lambda x: x * 2, backend=lambda gm, inputs: compile_fx(gm, inputs))(x).tolist())
+        strided = rand_strided((2, 3), (1, 2))
+        mark_dynamic(strided, 0)
+        print(strided.stride(), torch._dynamo.utils.same([strided], [strided]), torch._dynamo.utils.compile_times())
+        own = {}
+
+        @register_decomposition(torch.ops.aten.addmm, own)
+        def made_of(bias, a, b, beta=1, alpha=1):
+            return a @ b + bias
+
+        graph = make_fx(lambda x: torch.addmm(x, x, torch.ones(2, 2)), decomposition_table=own)(x)
+        print(torch.ops.aten.t.default in get_decompositions([torch.ops.aten.t]), len(core_aten_decompositions()) > 0,
+              any("addmm" in str(node.target) for node in graph.graph.nodes))
+        """
+    )
+    assert lines == [
+        "True False False",
+        "1 1 1 1",
+        "[[2.0, 2.0]]",
+        "(1, 2) True TorchDynamo compilation metrics:",
+        "",
+        "True True False",
+    ]

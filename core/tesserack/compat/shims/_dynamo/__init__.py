@@ -5,10 +5,31 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Callable, Iterator
-from types import SimpleNamespace
 from typing import Any, NamedTuple
 
-from tesserack.compat.shims._dynamo import backends, config, exc, testing, utils
+from tesserack.compat.shims._dynamo import (
+    backends,
+    config,
+    decorators,
+    eval_frame,
+    exc,
+    external_utils,
+    testing,
+    utils,
+)
+from tesserack.compat.shims._dynamo.decorators import (
+    disallow_in_graph,
+    dont_skip_tracing,
+    forbid_in_graph,
+    graph_break,
+    mark_dynamic,
+    mark_static,
+    mark_static_address,
+    mark_unbacked,
+    maybe_mark_dynamic,
+    nonstrict_trace,
+    skip_frame,
+)
 from tesserack.fx.export import export as _exported
 from tesserack.jit._compile.backends import list_backends, lookup_backend, register_backend
 from tesserack.jit.compiler import (
@@ -32,10 +53,12 @@ __all__ = [
     "assume_constant_result",
     "backends",
     "config",
+    "decorators",
     "disable",
     "disallow_in_graph",
     "dont_skip_tracing",
     "error_on_graph_break",
+    "eval_frame",
     "exc",
     "explain",
     "export",
@@ -68,8 +91,6 @@ __all__ = [
     "utils",
 ]
 
-external_utils = SimpleNamespace(is_compiling=is_compiling)
-
 
 def optimize(
     backend: Any = "inductor", *, nopython: bool = False, dynamic: bool | None = None, disable: bool = False, **_: Any
@@ -86,21 +107,6 @@ def optimize_assert(backend: Any = "inductor", **options: Any) -> Callable[[Any]
 def is_dynamo_supported() -> bool:
     """Always True: functions run everywhere."""
     return True
-
-
-def disallow_in_graph(fn: Any) -> Any:
-    """The function, or the functions of a list, each no part of graphs."""
-    return [disable(each) for each in fn] if isinstance(fn, (list, tuple)) else disable(fn)
-
-
-forbid_in_graph = disallow_in_graph
-
-
-def graph_break(msg: str = "") -> None:
-    """What calls it runs as plain Python."""
-    from tesserack.jit._compile.watch import tell
-
-    tell(f"graph_break is called{f': {msg}' if msg else ''}")
 
 
 class ExportResult(NamedTuple):
@@ -146,41 +152,6 @@ _EXPORT_OPTIONS = frozenset({
 def reset_code_caches() -> None:
     """Have every compiled function forget its graphs."""
     reset()
-
-
-def mark_dynamic(t: Any, index: Any, **options: Any) -> None:
-    """Nothing: there is a graph for every shape."""
-
-
-def maybe_mark_dynamic(t: Any, index: Any) -> None:
-    """Nothing: there is a graph for every shape."""
-
-
-def mark_static(t: Any, index: Any = None) -> None:
-    """Nothing: there is a graph for every shape."""
-
-
-def mark_static_address(t: Any, guard: bool = False) -> None:
-    """Nothing: no graph keeps addresses."""
-
-
-def mark_unbacked(t: Any, index: Any, **options: Any) -> None:
-    """Nothing: there is a graph for every shape."""
-
-
-def nonstrict_trace(traceable_fn: Any) -> Any:
-    """The function, whose code is trusted to only compute."""
-    return allow_in_graph(traceable_fn)
-
-
-def dont_skip_tracing(fn: Any = None) -> Any:
-    """The function itself; without one, a decorator."""
-    return fn if fn is not None else lambda function: function
-
-
-def skip_frame(msg: str = "") -> None:
-    """What calls it runs as plain Python."""
-    graph_break(msg)
 
 
 @contextlib.contextmanager

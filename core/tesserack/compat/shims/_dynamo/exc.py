@@ -7,8 +7,10 @@ from tesserack.jit._compile.errors import BackendCompilerFailed, InvalidBackend,
 
 __all__ = [
     "BackendCompilerFailed",
+    "FailOnRecompileLimitHit",
     "InternalTorchDynamoError",
     "InvalidBackend",
+    "RecompileLimitExceeded",
     "ResetRequired",
     "TorchDynamoException",
     "TorchRuntimeError",
@@ -27,3 +29,11 @@ class ResetRequired(TorchDynamoException):
 
 class TorchRuntimeError(TorchDynamoException):
     """A function failed while it was captured; here its own error is raised."""
+
+
+class RecompileLimitExceeded(Unsupported):
+    """A function has had too many graphs; nothing here raises it: it runs as Python from then on."""
+
+
+class FailOnRecompileLimitHit(Exception):
+    """As :class:`RecompileLimitExceeded`, where that is to fail."""

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from typing import Any
 
-__all__ = ["counters"]
+from tesserack.compat.shims._dynamo.testing import same
+from tesserack.compat.shims._guards import detect_fake_mode
+
+__all__ = ["counters", "detect_fake_mode", "same"]
 
 counters: defaultdict[str, Counter[str]] = defaultdict(Counter)
 
@@ -24,3 +27,12 @@ def clone_inputs(example_inputs: Any) -> Any:
     if not hasattr(example_inputs, "clone"):
         return example_inputs
     return example_inputs.detach().clone().requires_grad_(example_inputs.requires_grad)
+
+
+def compile_times(repr: str = "str", aggregate: bool = False) -> Any:
+    """A table without rows: what making graphs takes is in ``explain``. ``csv``: its head and its rows."""
+    return "TorchDynamo compilation metrics:\n" if repr == "str" else ([], [])
+
+
+def reset_frame_count() -> None:
+    """Nothing: no frames are counted."""
