@@ -180,3 +180,13 @@ def test_one_size_may_be_less_than_another(dims: Any) -> None:
     for batch in (1, 5):
         x = ts.randn(batch, 4, 9)
         assert ts.equal(program.module()(x), pooled(x))
+
+
+def alike(x: Any, y: Any) -> Any:
+    return x.sum() * 2 if x.shape[0] == y.shape[0] else x.sum() + y.sum()
+
+
+def test_results_that_are_as_close_by_chance_are_told_apart() -> None:
+    program = export(Program(alike), (ts.ones(3), ts.ones(3)), dynamic_shapes=(({0: A}, None),))
+    x, y = ts.tensor([1.0, 2.0, 3.0]), ts.tensor([4.0, 5.0, 6.0])
+    assert program.module()(x, y) == alike(x, y)
