@@ -186,6 +186,17 @@ def alike(x: Any, y: Any) -> Any:
     return x.sum() * 2 if x.shape[0] == y.shape[0] else x.sum() + y.sum()
 
 
+@pytest.mark.parametrize("hint", [A, Dim.DYNAMIC])
+def test_sizes_that_a_branch_takes_for_one_are_one(hint: Any) -> None:
+    program = export(Program(alike), (ts.ones(3), ts.ones(3)), dynamic_shapes=(({0: hint}, {0: hint}),))
+    assert len(program.range_constraints) == 1
+    for size in (1, 3, 8):
+        x = ts.randn(size)
+        assert ts.allclose(program.module()(x, x + 1), alike(x, x + 1))
+    with pytest.raises(InputError, match="expected one size, got 3"):
+        program.module()(ts.ones(3), ts.ones(4))
+
+
 def test_results_that_are_as_close_by_chance_are_told_apart() -> None:
     program = export(Program(alike), (ts.ones(3), ts.ones(3)), dynamic_shapes=(({0: A}, None),))
     x, y = ts.tensor([1.0, 2.0, 3.0]), ts.tensor([4.0, 5.0, 6.0])

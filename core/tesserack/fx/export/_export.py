@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,7 +14,7 @@ from tesserack.fx.export._errors import ExportError, place_of, ways_out
 from tesserack.fx.export._merge import Difference, merge
 from tesserack.fx.export._narrow import corners, line_in, lowered, narrow
 from tesserack.fx.export._ranges import InputCheck, Symbol, ValueRanges
-from tesserack.fx.export._related import tied
+from tesserack.fx.export._related import one_size, tied
 from tesserack.fx.export._symbols import named_columns, remainders, sizes_at, symbols_of, trials
 from tesserack.fx.export._trace import Program, Trace, line_of, remove_unread
 from tesserack.fx.export._try import differs
@@ -151,6 +152,8 @@ def merged(program: Program, symbols: list[Symbol]) -> Trace:
         if _tie(program, symbols):
             return merged(program, symbols)
         guilty = [s for s in symbols if _alone_varies(program, symbols, s)]
+        if _tie_compared(program, symbols, guilty):
+            return merged(program, symbols)
         if any(s.hint for s in guilty or symbols) and all(s.hint for s in guilty):
             held = _hold(program, symbols, guilty, line_in(error.line))
             if all(s.auto for s in held):
@@ -179,6 +182,29 @@ def _tie(program: Program, symbols: list[Symbol]) -> bool:
     symbols[:] = found
     program.traces.clear()
     return True
+
+
+def _tie_compared(program: Program, symbols: list[Symbol], guilty: list[Symbol]) -> bool:
+    """Whether sizes without a name that are the same in the example, and are compared, vary together: they are one
+    symbol from then on, where the program is one graph for it."""
+    if not _decide_together(program, symbols):
+        return False
+    for size in {s.example: None for s in guilty if s.hint}:
+        group = [s for s in guilty if s.hint and s.example == size]
+        if len(group) < 2:
+            continue
+        made = [dataclasses.replace(s, places=[*s.places]) for s in symbols]
+        found = one_size(made, [t for s, t in zip(symbols, made, strict=True) if any(s is g for g in group)])
+        program.traces.clear()
+        try:
+            _within_range(program, [dataclasses.replace(s, places=[*s.places]) for s in found])
+        except (_Varies, ExportError):
+            continue
+        finally:
+            program.traces.clear()
+        symbols[:] = found
+        return True
+    return False
 
 
 def _hold(program: Program, symbols: list[Symbol], guilty: list[Symbol], why: str) -> list[Symbol]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from tesserack.fx.export._ranges import Symbol, ValueRanges
 
-__all__ = ["tied"]
+__all__ = ["one_size", "tied"]
 
 _MANY = 8  # sizes that are the same in the example vary together, as those of a cache's keys: each try takes a trace
 _MOST = 64  # sets of sizes are tried, for one that does not vary by itself
@@ -40,6 +40,13 @@ def tied(symbols: list[Symbol], takes: Takes) -> list[Symbol]:
             left = [t for t in left if not any(t is u for u in group)]
         elif (root := search.divisor(s, [t for t in symbols if t is not s])) is not None:
             search.tie([root, s], s.example // root.example)
+    return [s for s in symbols if id(s) not in search.gone]
+
+
+def one_size(symbols: list[Symbol], group: list[Symbol]) -> list[Symbol]:
+    """The symbols, those of a group tied to each other."""
+    search = _Search(symbols, lambda row: True)
+    search.tie(group)
     return [s for s in symbols if id(s) not in search.gone]
 
 
