@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import tesserack as ts
 from tesserack import nn
-from tesserack.export import Dim, ExportError, export
+from tesserack.export import Dim, ExportError, InputError, export
 from tesserack.nn import functional as F
 from tesserack.testing.seeds import generator
 
@@ -102,3 +102,23 @@ def test_random_formulas() -> None:
             m = rng.randint(2, 300) if len(names) > 1 else 9
             assert program(ts.zeros(n, m)).shape[0] == size(n, m), (text, n, m)
     assert told >= 15
+
+
+def shifted_remainder(x: Any) -> Any:
+    return ts.arange(max(1, (34 - x.shape[0]) % 50))
+
+
+@pytest.mark.parametrize("f", [shifted_remainder])
+def test_sizes_at_which_a_number_changes_are_tried(f: Any) -> None:
+    class Program(nn.Module):
+        def forward(self, other: Any, x: Any) -> Any:
+            return other.sum() + f(x)
+
+    sizes = ({0: Dim.AUTO, 1: Dim.AUTO}, {0: Dim.AUTO})
+    program = export(Program(), (ts.ones(3, 8), ts.ones(7)), dynamic_shapes=sizes).module()
+    for size in range(1, 70):
+        try:
+            found = program(ts.ones(4, 6), ts.ones(size))
+        except InputError:
+            continue
+        assert found.shape == f(ts.ones(size)).shape

@@ -24,18 +24,18 @@ _FEW = 16  # larger divisors leave too many remainders to try: the least and the
 _MANY = 4096
 
 
-def _further(size: int, divisor: int) -> Iterable[int]:
-    """How much more than a size leaves other remainders."""
-    return range(1, divisor) if divisor <= _FEW else (-size % divisor + d for d in (-1, 0, 1))
+def _further(first: int, divisor: int) -> Iterable[int]:
+    """How much more than a size leaves other remainders, of which ``first`` more leaves none."""
+    return range(1, divisor) if divisor <= _FEW else (first - 1, first, first + 1)
 
 
 class Watch:
-    """Notes of one trace: ``compared`` holds pairs of a size and what it was compared with, ``divided`` pairs of a size
-    and a divisor whose remainder was asked for."""
+    """Notes of one trace: ``compared`` holds pairs of a size and what it was compared with, ``divided`` a size and a
+    divisor whose remainder was asked for, and how much more than the size leaves none."""
 
     def __init__(self) -> None:
         self.compared: dict[tuple[Any, Any], str] = {}  # by the program's line
-        self.divided: set[tuple[int, int]] = set()
+        self.divided: set[tuple[int, int, int]] = set()
         self.related = False  # whether sizes were compared with others
         self.decided: list[tuple[str, bool]] = []  # what came out of each comparison, with the program's line
         # The comparisons since a condition was stated, each with where the program makes it.
@@ -75,7 +75,7 @@ class Watch:
         """Values to try of a symbol that was ``value``, where ``factor * value + offset`` is a size."""
         size = factor * value + offset
         wanted = {c + d for s, c in self.compared if s == size for d in (-1, 0, 1)}
-        wanted |= {size + d for s, c in self.divided if s == size for d in _further(size, c)}
+        wanted |= {size + d for s, c, first in self.divided if s == size for d in _further(first, c)}
         return {(n - offset) // factor for n in wanted if n >= 0 and not (n - offset) % factor}
 
     def note(self, name: str, one: Any, other: Any, frame: Any, holds: Any) -> None:
@@ -175,7 +175,8 @@ class _Watched(int):
         origin, scale, _ = self.line or (int(self), 1, 0)
         period = math.ceil(other / abs(scale)) if type(other) is int and other > 1 and scale else 0
         if 1 < period <= _MANY:
-            self.watch.divided.add((origin, period))
+            left = -int(self) % other if scale > 0 else int(self) % other
+            self.watch.divided.add((origin, period, round(left / abs(scale))))
         return _treed(self, int.__mod__(self, other), "%", (self, other))
 
     def __rmod__(self, other: Any) -> Any:
