@@ -330,7 +330,7 @@ def _within_range(program: Program, symbols: list[Symbol]) -> Trace:
         left, more = taken
         rows += more
         least |= {id(s): lower for s in left}
-    found = _merged_at(program, symbols, rows)
+    found = _all_remainders(program, symbols, rows)
     for s in symbols:
         if not s.declared:
             s.range = ValueRanges(min(least[id(s)], s.example), s.range.upper)
@@ -348,8 +348,8 @@ def _taken(
         return [n if any(s is t for t in group) or (group is left and s.declared) else s.example for s, n in pairs]
 
     def takes(more: list[list[int]]) -> bool:
-        try:
-            _merged_at(program, symbols, [*rows, *more])
+        try:  # at other remainders too: the least one alone may be what a number is told from
+            _all_remainders(program, symbols, [*rows, *more])
         except _Varies:
             return False
         return True
