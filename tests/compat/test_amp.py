@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 import tesserack as ts
 from tesserack import nn
@@ -286,3 +287,25 @@ def test_sparse_gradients_are_unscaled(value):
     scaler.step(optimizer)
     moved = (before - table.weight.detach())[1, 0]
     assert moved == pytest.approx(6.0 if value == 3 else 0.0)
+
+
+def test_a_scale_does_not_grow_beyond_what_losses_hold():
+    """Nor is it finer than they are."""
+    scaler = ts.amp.GradScaler("cpu", init_scale=3e38, growth_interval=1)
+    parameter = ts.nn.Parameter(ts.ones(2))
+    optimizer = ts.optim.SGD([parameter], lr=0.1)
+    for _ in range(2):
+        parameter.grad = ts.zeros(2)
+        scaler.step(optimizer)
+        scaler.update()
+        assert scaler.get_scale() == 3e38
+    scaler = ts.amp.GradScaler("cpu", init_scale=1.0, growth_factor=1.1, growth_interval=1)
+    wanted = np.float32(1)
+    for _ in range(5):
+        parameter.grad = ts.zeros(2)
+        scaler.step(optimizer)
+        scaler.update()
+        wanted = np.float32(float(wanted) * 1.1)
+    assert scaler.get_scale() == float(wanted)
+    scaler._init_growth_tracker = 7
+    assert scaler.state_dict()["_growth_tracker"] == 7

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 import warnings
 from enum import Enum
 from typing import Any
@@ -25,6 +26,11 @@ class OptState(Enum):
 
 def _fresh() -> dict[str, Any]:
     return {"stage": OptState.READY, "found_inf": None}
+
+
+def _single(value: float) -> float:
+    """Rounded to float32, which losses are multiplied in."""
+    return float(_native.tensor(value, dtype=_native.float32, device="cpu"))
 
 
 @keeps_itself
@@ -69,6 +75,15 @@ class GradScaler:
     @_scale.setter
     def _scale(self, value: float | Tensor) -> None:
         self._factor = float(value)
+
+    @property
+    def _init_growth_tracker(self) -> int:
+        """As the next one is named until the first loss is scaled, in PyTorch."""
+        return self._growth_tracker
+
+    @_init_growth_tracker.setter
+    def _init_growth_tracker(self, value: int) -> None:
+        self._growth_tracker = value
 
     def _state(self, optimizer: Any) -> dict[str, Any]:
         return self._per_optimizer.setdefault(id(optimizer), _fresh())
@@ -192,12 +207,14 @@ class GradScaler:
         if all(flag is None for flag in found):
             raise RuntimeError("update: no gradient was checked since the last update(); call step() before it")
         if any(found):
-            self._factor *= self._backoff_factor
+            self._factor = _single(self._factor * self._backoff_factor)
             self._growth_tracker = 0
             return
         self._growth_tracker += 1
         if self._growth_tracker == self._growth_interval:
-            self._factor *= self._growth_factor
+            grown = _single(self._factor * self._growth_factor)
+            if math.isfinite(grown):  # every scaled loss would be infinite from then on
+                self._factor = grown
             self._growth_tracker = 0
 
     def is_enabled(self) -> bool:
