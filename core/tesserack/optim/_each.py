@@ -107,7 +107,10 @@ class _Seen(dict[str, Any]):
 
     def __init__(self, state: State, step: float, is_complex: bool) -> None:
         super().__init__(state, step=step)
-        self._numbers, self._is_complex = [name for name in NUMBERS if name in state], is_complex
+        self._is_complex = is_complex
+        # Those that a gradient is recorded of stay the tensors that they are.
+        self._recorded = [name for name in NUMBERS if name in state and isinstance(number(state[name]), Tensor)]
+        self._numbers = [name for name in NUMBERS if name in state and name not in self._recorded]
         if self._numbers:
             values = numbers_of([as_counter(state, name) for name in self._numbers])
             self.update(zip(self._numbers, values, strict=True))
@@ -121,7 +124,8 @@ class _Seen(dict[str, Any]):
                 [state[name] for name in self._numbers], [float(self[name]) for name in self._numbers]
             )
         for key, value in self.items():
-            if value is not state.get(key) and key not in _COUNTS and not (self._is_complex and key in state):
+            counted = key in _COUNTS and key not in self._recorded
+            if value is not state.get(key) and not counted and not (self._is_complex and key in state):
                 state[key] = value
 
 

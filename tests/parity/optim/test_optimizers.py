@@ -6,6 +6,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import tesserack as ts
 import torch
@@ -289,3 +290,22 @@ def test_averaged_models(kind: str, use_buffers: bool, beside: Any) -> None:
     toptim.swa_utils.update_bn([(b, None) for b in batches], other)
     beside.close(list(mine.state_dict().values()), list(other.state_dict().values()))
     beside.close(mine(beside.ours(x)), other(x))
+
+
+def test_differentiable_products_of_weights() -> None:
+    """NAdam's running product is in the graph where it requires a gradient."""
+
+    def run(lib: Any) -> Any:
+        weight = lib.arange(1.0, 4.0, dtype=lib.float64).requires_grad_()
+        product = lib.tensor(0.9, dtype=lib.float64, requires_grad=True)
+        stepped = weight.clone()
+        optimizer = lib.optim.NAdam([stepped], lr=0.1, differentiable=True)
+        moments = {name: lib.full((3,), 0.5, dtype=lib.float64) for name in ("exp_avg", "exp_avg_sq")}
+        optimizer.state[stepped].update(step=lib.tensor(3.0), mu_product=product.clone(), **moments)
+        stepped.grad = lib.full((3,), 0.3, dtype=lib.float64)
+        optimizer.step()
+        return [stepped.detach().tolist(), lib.autograd.grad(stepped.sum(), product)[0].item()]
+
+    ours, theirs = run(ts), run(torch)
+    np.testing.assert_allclose(ours[0], theirs[0], rtol=1e-12)
+    assert ours[1] == pytest.approx(theirs[1], rel=1e-9)
