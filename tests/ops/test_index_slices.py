@@ -110,6 +110,23 @@ def test_gradients_at_the_edges(device: ts.device) -> None:
         assert (x.grad == 2).all() and (s.grad == 6).all()
 
 
+@pytest.mark.parametrize("reduce", ["sum", "prod", "mean", "amax", "amin"])
+@pytest.mark.parametrize("include_self", [True, False])
+def test_reducing_at_no_index_keeps_the_source_in_the_graph(reduce: str, include_self: bool, device: ts.device) -> None:
+    """Messages along no edges still get a gradient of zeros."""
+    kept = {"include_self": include_self}
+    none = ts.empty(0, dtype=ts.int64, device=device)
+    for shape, index in (((3,), none), ((3, 4), none.view(0, 4)), ((3, 4), none), ((), none)):
+        s = ts.ones((0, *shape[1:]) if shape else (), device=device, requires_grad=True)
+        y = ts.ones(shape, device=device).scatter_reduce(0, index, s, reduce, **kept)
+        y.sum().backward()
+        assert s.grad is not None and s.grad.shape == s.shape and not s.grad.any() and (y == 1).all()
+        if shape and index.ndim == 1 and reduce != "sum":
+            s.grad = None
+            ts.ones(shape, device=device).index_reduce(0, index, s, reduce, **kept).sum().backward()
+            assert s.grad is not None
+
+
 def test_a_factor_of_whole_numbers_is_whole():
     x, index, source = ts.ones(3, dtype=ts.int64), ts.tensor([0, 1]), ts.tensor([3, 5])
     assert x.index_add(0, index, source, alpha=2.0).tolist() == [7, 11, 1]

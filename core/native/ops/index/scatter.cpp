@@ -130,6 +130,8 @@ const Op scatter_value_op("scatter.value"), pad_constant("constant_pad_nd");
 // A gradient of index's shape as one of src's: zero where src was not read.
 Tensor grown(const Tensor& g, IntSpan sizes) {
   if (same(g.sizes(), sizes)) return g;
+  // No index, of any number of dims: the sum of nothing is a zero that stays in the graph.
+  if (g.numel() == 0) return ops::expand(ops::sum(g), sizes);
   Dims pads;
   for (size_t d = sizes.size(); d-- > 0;) {
     pads.push_back(0);

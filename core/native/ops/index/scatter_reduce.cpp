@@ -161,7 +161,7 @@ Tensor scatter_reduce_two(const Tensor& self, int64_t dim, const Tensor& index, 
   parse(reduce, "scatter_reduce");
   int64_t d = wrap_dim(dim, self.ndim(), "scatter_reduce");
   check_operands(self, d, index, src);
-  if (index.numel() == 0) return ops::clone(self);
+  if (index.numel() == 0) return ops::scatter_add(self, d, index, src); // self's values, and src in the graph
   Tensor from = src;
   for (int64_t k = 0; k < src.ndim(); ++k)
     if (int64_t n = index.ndim() ? index.sizes()[k] : 1; n != src.sizes()[k]) from = ops::narrow(from, k, 0, n);
