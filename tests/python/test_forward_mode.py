@@ -246,3 +246,24 @@ def test_a_view_in_place_by_itself():
     x = ts.tensor([0.5, 1.5, 2.0])
     _, tangent = ts.func.jvp(function, (x,), (ts.ones(3),))
     assert tangent.tolist() == [1, 3, 4]
+
+
+@pytest.mark.parametrize("argnums", [0, -1, (0, 1)])
+def test_a_jacobian_by_columns_of_what_writes_to_its_argument(argnums):
+    """As for jvp, and the caller sees what was written."""
+
+    def f(x, y):
+        x.mul_(y)
+        return y.add_(x).sin()
+
+    def plain(x, y):
+        return (y + x * y).sin()
+
+    x, y = ts.tensor([1.0, 2.0]), ts.tensor([0.5, 3.0])
+    want = ts.func.jacrev(plain, argnums)(x, y)
+    got = ts.func.jacfwd(f, argnums)(x, y)
+    for a, b in zip(want, got, strict=True):
+        ts.testing.assert_close(a, b)
+    assert x.tolist() == [0.5, 6.0] and y.tolist() == [1.0, 9.0]
+    twice = ts.func.jacfwd(ts.func.jacfwd(lambda v: v.exp_().mul_(v)))(ts.zeros(2))
+    ts.testing.assert_close(twice, ts.func.jacrev(ts.func.jacrev(lambda v: (2 * v).exp()))(ts.zeros(2)))

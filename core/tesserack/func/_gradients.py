@@ -354,12 +354,12 @@ def push_forward(outputs: list[Tensor], inputs: list[Tensor], tangents: list[Ten
     return [next(pushed) if y.is_floating_point() or y.is_complex() else ts.zeros_like(y) for y in outputs]
 
 
-def _writable(tree: Any) -> Any:
+def writable(tree: Any) -> Any:
     """Copies, which the function may write to in place: what is differentiated by may not be."""
     return tree_map(lambda x: x.clone() if isinstance(x, Tensor) else x, tree)
 
 
-def _write_back(primals: Any, handed: Any) -> None:
+def write_back(primals: Any, handed: Any) -> None:
     """What a function wrote to its arguments, in the caller's tensors."""
     for primal, made in zip(tree_leaves(primals), tree_leaves(handed), strict=True):
         if isinstance(made, Tensor) and made._version and not primal.requires_grad:
@@ -403,10 +403,10 @@ def jvp(func: Callable[..., Any], primals: Any, tangents: Any, *, strict: bool =
         tensors_of("jvp", primals, "the primals")
         inputs = [tracked(primal, ValueError) for primal in primals]
         leaves = tree_leaves(inputs)
-        handed = _writable(inputs)
+        handed = writable(inputs)
         with guarded(primals, handed):
             output, aux = split_aux("jvp", func(*handed), has_aux)
-        _write_back(primals, handed)
+        write_back(primals, handed)
         given = tensors_of("jvp", tangents, "the tangents")
         if [t.shape for t in given] != [x.shape for x in leaves]:
             raise RuntimeError(

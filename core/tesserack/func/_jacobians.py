@@ -22,6 +22,8 @@ from tesserack.func._gradients import (
     split_aux,
     tensors_of,
     with_tracked,
+    writable,
+    write_back,
 )
 from tesserack.utils._pytree import tree_flatten, tree_unflatten
 
@@ -73,8 +75,12 @@ def _jacobian(
         places, single = chosen(name, args, argnums)
         with level(forward=fill is _by_columns):
             made, inputs = with_tracked(args, places)
-            with guarded(args, kwargs), draws_refused(not draws):
+            if fill is _by_columns:  # as for jvp, the function may write to them
+                made = [writable(x) if place in places else x for place, x in enumerate(made)]
+            with guarded(args, made, kwargs), draws_refused(not draws):
                 output, aux = split_aux(name, func(*made, **kwargs), has_aux)
+            if fill is _by_columns:
+                write_back([args[place] for place in places], [made[place] for place in places])
             outputs = (outputs_of if fill is _by_columns else smooth_outputs_of)(name, output)
             leaves, in_spec = tree_flatten(inputs)
             tensors_of(name, inputs, "the arguments")
