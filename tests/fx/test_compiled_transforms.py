@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -135,3 +137,12 @@ def test_data_of_what_the_run_made() -> None:
         x = ts.randn(4, requires_grad=True)
         assert compiled(x).equal(program(x))
         assert ts.autograd.grad(compiled(x).sum(), x)[0].equal(ts.autograd.grad(program(x).sum(), x)[0])
+
+
+@pytest.mark.parametrize("call", ["ts.vmap(ts.sin)(x)", "ts.cond(x.sum() > 0, ts.sin, ts.cos, (x,))"])
+def test_what_is_imported_on_first_need_is_no_part_of_the_program(call: str) -> None:
+    """In a fresh process, where modules of the package are loaded while the first run is watched."""
+    program = f"import tesserack as ts\nprint(ts.compile(lambda x: {call}, fullgraph=True)(ts.zeros(2)).tolist())"
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.split() in (["[0.0,", "0.0]"], ["[1.0,", "1.0]"])

@@ -248,7 +248,11 @@ class Watch:
         if event in _AFTERWARDS or self.paused or self._collecting:
             return
         code = frame.f_code
+        if code.co_name == "_find_and_load" and code.co_filename.startswith("<frozen importlib"):
+            self._importing += {"call": 1, "return": -1}.get(event, 0)
         if self.inside:
+            if self._importing:
+                return
             if event == "call" and code not in self.inner and not code.co_filename.startswith(PACKAGE):
                 self.inner[code] = Inside.of(frame)
             return
@@ -261,8 +265,6 @@ class Watch:
             if event == "call" and not self.reason.final and self.follows(frame):
                 self.codes.setdefault(code, frame.f_globals)  # which is known to the next run
             return
-        if code.co_name == "_find_and_load" and code.co_filename.startswith("<frozen importlib"):
-            self._importing += {"call": 1, "return": -1}.get(event, 0)
         if self._importing:
             return  # of a module of this package, on first need: who imports by himself is refused for that
         if event == "call":
