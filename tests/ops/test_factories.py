@@ -85,6 +85,20 @@ def test_linspace_ends_are_exact(device: str) -> None:
     np.testing.assert_allclose(wide, np.linspace(-3e38, 3e38, 5), rtol=1e-6)
 
 
+@pytest.mark.parametrize("name", ["linspace", "logspace"])
+def test_ends_that_are_no_numbers_of_the_dtype_are_refused(name: str, device: str) -> None:
+    """Those that are reached: of one step the first, of none neither."""
+    make = getattr(ts, name)
+    for start, end, dtype in ((0, 300, ts.uint8), (-129, 0, ts.int8), (0, 1e10, ts.int32), (0, 1e6, ts.float16)):
+        with pytest.raises(RuntimeError, match="without overflow"):
+            make(start, end, 3, dtype=dtype, device=device)
+        with pytest.raises(RuntimeError, match="without overflow"):
+            make(start, end, 3, out=ts.empty(3, dtype=dtype, device=device))
+        assert make(start, end, 0, dtype=dtype, device=device).shape == (0,)
+    assert make(0, 300, 1, dtype=ts.uint8, device=device).tolist() == [0 if name == "linspace" else 1]
+    assert ts.linspace(0, float("inf"), 1, device=device).tolist() == [0]
+
+
 @pytest.mark.parametrize("ends", ["tensors", "first", "second"])
 def test_linspace_between_complex_tensors(device: str, ends: str) -> None:
     start, end = 1 + 2j, 3 - 1j

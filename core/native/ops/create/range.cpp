@@ -122,8 +122,10 @@ Tensor spaced(Scalar start, Scalar end, int64_t steps, DType t, Device device) {
   return out;
 }
 
-// Bounds of integers are integers, as PyTorch has it.
-void to_whole(Scalar& start, Scalar& end, DType t) {
+// Bounds of integers are integers, as PyTorch has it, and those that are reached are numbers of the dtype.
+void to_bounds(Scalar& start, Scalar& end, int64_t steps, DType t, const char* op) {
+  if (steps > 0) convert_scalar(start, t, op);
+  if (steps > 1) convert_scalar(end, t, op);
   if (!is_integral(t, false)) return;
   start = Scalar(std::trunc(start.to_double())), end = Scalar(std::trunc(end.to_double()));
 }
@@ -132,7 +134,7 @@ Tensor linspace_rule(Scalar start, Scalar end, int64_t steps, DType dtype, Devic
   return outline(IntSpan(&steps, 1), spaced_dtype(start, end, dtype, steps, "linspace"), or_default(device));
 }
 void linspace(const Tensor& out, Scalar start, Scalar end, int64_t steps, DType, Device, bool) {
-  to_whole(start, end, out.dtype());
+  to_bounds(start, end, steps, out.dtype(), "linspace");
   raw_copy(out, spaced(start, end, steps, spacing_dtype(out.dtype(), out.device()), out.device()));
 }
 
@@ -141,7 +143,7 @@ Tensor logspace_rule(Scalar start, Scalar end, int64_t steps, double, DType dtyp
 }
 void logspace(const Tensor& out, Scalar start, Scalar end, int64_t steps, double base, DType, Device, bool) {
   DType computed = spacing_dtype(out.dtype(), out.device());
-  to_whole(start, end, out.dtype());
+  to_bounds(start, end, steps, out.dtype(), "logspace");
   Tensor exponents = spaced(start, end, steps, computed, out.device());
   raw_copy(out, ops::pow(filled({}, Scalar(base), computed, out.device()), exponents));
 }
