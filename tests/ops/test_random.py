@@ -284,6 +284,6 @@ def test_ranges_beyond_the_whole_numbers_of_a_dtype_are_warned_of(dtype, bits):
     x = ts.empty(2, dtype=dtype)
     x.random_(-(2**bits), 2**bits)
     with pytest.warns(UserWarning, match=rf"to - 1 is out of bounds \[-\(2\^{bits}\), 2\^{bits}\]"):
-        x.random_(0, 2 ** (bits + 1))
+        x.random_(0, 2**bits + 2)  # one more than the largest
     with pytest.warns(UserWarning, match="from is out of bounds"):
-        x.random_(-(2 ** (bits + 1)), 1)
+        x.random_(-(2**bits) - 1, 1)

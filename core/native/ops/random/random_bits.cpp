@@ -157,7 +157,7 @@ void check_exact_range(int64_t low, int64_t high, DType t, const char* op) {
   auto check = [&](const char* name, int64_t bound) {
     TS_CHECK(t != DType::Float16 || std::abs(static_cast<double>(bound)) <= 65504, op, ": ", name,
              " is out of bounds for ", t, ", got ", bound);
-    if (std::abs(static_cast<double>(bound)) > std::ldexp(1.0, digits))
+    if (const int64_t exact = int64_t{1} << digits; bound > exact || bound < -exact)
       warn(concat(op, ": ", name, " is out of bounds [-(2^", digits, "), 2^", digits, "], beyond which ", t,
                   " does not hold every integer; got ", bound));
   };
