@@ -71,6 +71,17 @@ def test_layout_stays(device: ts.device) -> None:
     assert ts.equal(y, F.pad(x.contiguous(), (1, 1, 1, 1), "reflect"))
 
 
+@pytest.mark.parametrize("dims", [2, 3])
+def test_layout_stays_in_constant_padding(dims: int, device: ts.device) -> None:
+    """Also where every other channel was taken."""
+    layout = ts.channels_last if dims == 2 else ts.channels_last_3d
+    x = ts.randn(2, 4, *(3, 4, 5)[:dims], device=device).to(memory_format=layout)
+    for part in (x, x[:, ::2]):
+        y = F.pad(part, (1, 2))
+        assert y.is_contiguous(memory_format=layout) and not y.is_contiguous()
+        assert ts.equal(y, F.pad(part.contiguous(), (1, 2)))
+
+
 def test_numbers_that_cut(device: ts.device) -> None:
     x = ts.arange(5.0, device=device).reshape(1, 1, 5)
     assert F.pad(x, (4, -3), "reflect").tolist() == [[[4, 3, 2, 1, 0, 1]]]

@@ -22,8 +22,7 @@ Tensor constant_pad_rule(const Tensor& self, IntSpan pad, Scalar value) {
   for (const Pads& p : parse_pads(self.sizes(), pad, op))
     sizes[p.dim] = padded_size(sizes[p.dim], p, op, self.sizes(), pad);
   convert_scalar(value, self.dtype(), op);
-  bool last = self.is_contiguous(MemoryFormat::ChannelsLast) && !self.is_contiguous();
-  Dims strides = strides_for(sizes, last ? MemoryFormat::ChannelsLast : MemoryFormat::Contiguous);
+  Dims strides = strides_for(sizes, suggested_format(self.sizes(), self.strides()));
   return outline_strided(sizes, strides, self.dtype(), self.device());
 }
 void constant_pad(const Tensor& out, const Tensor& self, IntSpan pad, Scalar value) {
