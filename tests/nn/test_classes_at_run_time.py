@@ -88,6 +88,19 @@ def test_flat_weights_that_are_assigned(kind):
     assert layer(x.double())[0].dtype is ts.float64
 
 
+@pytest.mark.parametrize("kind", [nn.RNN, nn.LSTM, nn.GRU])
+def test_items_of_flat_weights_that_are_assigned(kind):
+    """One at a time, through one list or through the attribute; a copy of the module has them, too."""
+    layer, x = kind(2, 3), ts.ones(4, 1, 2)
+    weights = layer._flat_weights
+    weights[0], weights[1] = ts.zeros_like(weights[0]), ts.zeros_like(weights[1])
+    for place in (2, 3):
+        layer._flat_weights[place] = ts.zeros_like(layer._flat_weights[place])
+    assert not layer(x)[0].any() and not copy.deepcopy(layer)(x)[0].any()
+    layer.bias_ih_l0 = nn.Parameter(ts.ones_like(layer.bias_ih_l0))
+    assert layer(x)[0].any() and layer.double()._flat_weights[0] is layer.weight_ih_l0
+
+
 def test_a_module_that_takes_the_attributes_of_another():
     class Wrapped(nn.LSTM):
         def __init__(self, other):

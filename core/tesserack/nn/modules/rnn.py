@@ -19,6 +19,17 @@ __all__ = ["GRU", "LSTM", "RNN", "RNNBase"]
 _GATES = {"LSTM": 4, "GRU": 3, "RNN_TANH": 1, "RNN_RELU": 1}
 
 
+class _Weights(list):  # type: ignore[type-arg]
+    """The parameters in order. Once an item is assigned, they are what the module computes with, as in PyTorch."""
+
+    __slots__ = ("owner",)
+    owner: RNNBase
+
+    def __setitem__(self, place: Any, value: Any) -> None:
+        super().__setitem__(place, value)
+        self.owner.__dict__["_given_weights"] = list(self)
+
+
 class RNNBase(Module):
     """What :class:`RNN`, :class:`LSTM` and :class:`GRU` share: parameters, shapes, packed and single sequences.
 
@@ -90,7 +101,9 @@ class RNNBase(Module):
         own = self.__dict__
         if "_given_weights" in own:
             return own["_given_weights"]  # type: ignore[no-any-return]
-        return [own[name] if name in own else getattr(self, name) for name in self._flat_weights_names]
+        weights = _Weights(own[name] if name in own else getattr(self, name) for name in self._flat_weights_names)
+        weights.owner = self
+        return weights
 
     @_flat_weights.setter
     def _flat_weights(self, weights: list[Tensor]) -> None:
