@@ -266,3 +266,22 @@ def test_every_operator_and_method_pickles() -> None:
     for method in methods:
         if inspect.isfunction(method) or inspect.isbuiltin(method) or type(method) is _native.OperatorMethod:
             assert pickle.loads(pickle.dumps(method)) == method
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda mode: pickle.loads(pickle.dumps(mode))])
+def test_gradient_modes_that_are_copied(copied):
+    """As with the module that holds one; a copy neither acts nor has been entered."""
+    modes = {ts.no_grad(): False, ts.enable_grad(): True, ts.inference_mode(): False, ts.inference_mode(False): True}
+    for value in (True, False):
+        modes[ts.set_grad_enabled(value)] = value
+    ts.set_grad_enabled(True)
+    for mode, records in modes.items():
+        made = copied(mode)
+        assert type(made) is type(mode) and ts.is_grad_enabled()
+        with made:
+            assert ts.is_grad_enabled() is records
+        assert ts.is_grad_enabled()
+    layer = ts.nn.Linear(1, 1)
+    layer.context = ts.no_grad()
+    with copied(layer).context:
+        assert not ts.is_grad_enabled()

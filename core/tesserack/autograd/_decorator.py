@@ -10,7 +10,7 @@ from typing import Any
 
 import tesserack as ts
 
-__all__ = ["decorate"]
+__all__ = ["decorate", "without_acting"]
 
 
 def decorate(mode: Any, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -64,3 +64,11 @@ def _decorate_generator(mode: Any, function: Callable[..., Any]) -> Callable[...
             return stop.value
 
     return wrapped
+
+
+def without_acting(kind: Any, mode: bool) -> Any:
+    """A ``set_grad_enabled(mode)``, or one of a class made from it, that switches when it is entered: a copy of one."""
+    before = ts.is_grad_enabled()
+    made = kind.__new__(kind, mode)
+    ts.set_grad_enabled(before)
+    return made.clone()

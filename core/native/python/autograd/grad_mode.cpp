@@ -121,7 +121,29 @@ PyObject* mode_call(PyObject* self, PyObject* args, PyObject* kwargs) {
   });
 }
 
+// A copy is a fresh mode, as clone() makes: modules hold such managers and are copied and pickled with them.
+PyObject* mode_reduce(PyObject* self, PyObject*) {
+  return guarded([&] {
+    const ModeObject* m = as_mode(self);
+    PyRef kind = PyRef::borrow(reinterpret_cast<PyObject*>(Py_TYPE(self)));
+    PyRef state = PyRef::steal(PyObject_GetAttrString(self, "__dict__")); // of a class of the user's
+    if (!state) {
+      PyErr_Clear();
+      state = PyRef::borrow(Py_None);
+    }
+    PyRef args = m->mode == Mode::Inference ? checked(Py_BuildValue("(O)", m->value ? Py_True : Py_False))
+                                            : checked(PyTuple_New(0));
+    if (m->mode == Mode::SetGrad) { // whose making acts
+      PyRef module = checked(PyImport_ImportModule("tesserack.autograd._decorator"));
+      args = checked(Py_BuildValue("(OO)", kind.get(), m->value ? Py_True : Py_False));
+      kind = checked(PyObject_GetAttrString(module.get(), "without_acting"));
+    }
+    return checked(PyTuple_Pack(3, kind.get(), args.get(), state.get())).release();
+  });
+}
+
 PyMethodDef g_mode_methods[] = {
+    {"__reduce__", mode_reduce, METH_NOARGS, nullptr},
     {"__enter__", mode_enter, METH_NOARGS, nullptr},
     {"__exit__", mode_exit, METH_VARARGS, nullptr},
     {"clone", mode_clone, METH_NOARGS, "A fresh context manager of the same kind."},
