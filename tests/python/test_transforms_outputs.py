@@ -2,7 +2,8 @@
 
 import pytest
 import tesserack as ts
-from tesserack.func import jacfwd, jacrev, jvp, linearize, vjp
+from tesserack import nn
+from tesserack.func import hessian, jacfwd, jacrev, jvp, linearize, stack_module_state, vjp, vmap
 
 
 def test_functions_that_return_nothing_are_refused(device):
@@ -42,3 +43,51 @@ def test_what_is_pulled_back_is_differentiable(device, whole):
     assert ts.equal(pull(ts.ones_like(x))[0], x.cos()) and beside is not None
     pushed = jvp(whole, (x,), (ts.ones_like(x),))[1]  # which has zeros for them
     assert not (pushed[1] if isinstance(pushed, tuple) else pushed).any()
+
+
+def test_jacobians_are_of_real_numbers(device):
+    x, z = ts.rand(3, device=device), ts.ones(3, dtype=ts.complex64, device=device)
+    for jacobian in (jacrev, jacfwd, hessian):
+        with pytest.raises(RuntimeError, match=r"real arguments, got .*complex64 at position 0"):
+            jacobian(lambda v: v * 2)(z)
+    for jacobian in (jacrev, jacfwd):
+        with pytest.raises(RuntimeError, match="real outputs"):
+            jacobian(lambda v: ts.complex(v, v))(x)
+    for size in (0, -1):
+        with pytest.raises(ValueError, match="chunk_size to be greater than 0"):
+            jacrev(ts.sin, chunk_size=size)
+    assert jacrev(ts.sin, chunk_size=2)(x).shape == (3, 3)
+
+
+@pytest.mark.parametrize(
+    ("given", "match"),
+    [
+        (lambda x: x * 2, "got a Tensor"),
+        (lambda x: (x, 0, 0), "got a tuple of 3"),
+        (lambda x: (x, (0, 0)), "as the outputs are, one"),
+        (lambda x: ((x, x), (0,)), "as the outputs are, 2"),
+    ],
+)
+def test_a_rule_for_batches_says_which_dims_are_theirs(given, match):
+    class Doubled(ts.autograd.Function):
+        @staticmethod
+        def forward(x):
+            return x * 2
+
+        @staticmethod
+        def setup_context(ctx, inputs, output):
+            pass
+
+        @staticmethod
+        def vmap(info, in_dims, x):
+            return given(x)
+
+    with pytest.raises(RuntimeError, match=match):
+        vmap(Doubled.apply)(ts.ones(3))
+
+
+def test_stacked_parameters_are_alike():
+    models = [nn.Linear(2, 3) for _ in range(2)]
+    models[1].bias.requires_grad_(False)
+    with pytest.raises(RuntimeError, match="bias to require gradients in all models"):
+        stack_module_state(models)

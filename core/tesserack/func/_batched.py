@@ -471,12 +471,24 @@ def by_rule(function: Any, args: tuple[Any, ...], keywords: dict[str, Any] | Non
     level, _, args, _ = _levelled(args, {})
     in_dims = tuple(0 if is_batched(arg) else None for arg in args)
     values = [arg.value if is_batched(arg) else arg for arg in args]
-    result, out_dims = function.vmap(batching[-1], in_dims, *values, **(keywords or {}))
+    found = function.vmap(batching[-1], in_dims, *values, **(keywords or {}))
+    if not isinstance(found, tuple) or len(found) != 2:
+        raise BadOutput(
+            f"{function.__name__}.vmap: expected the outputs and their out_dims, got a {type(found).__name__}"
+            + (f" of {len(found)}" if isinstance(found, tuple) else "")
+        )
+    result, out_dims = found
+    many = isinstance(result, (tuple, list))
+    if isinstance(out_dims, (tuple, list)) and (not many or len(out_dims) != len(result)):
+        raise BadOutput(
+            f"{function.__name__}.vmap: expected out_dims as the outputs are, {len(result) if many else 'one'}, got "
+            f"{tuple(out_dims)}"
+        )
 
     def batched(value: Any, dim: Any) -> Any:
         return value if dim is None else Batched(value.movedim(dim, 0), level)
 
-    if not isinstance(result, (tuple, list)):
+    if not many:
         return batched(result, out_dims)
     dims = out_dims if isinstance(out_dims, (tuple, list)) else [out_dims] * len(result)
     return tuple(batched(value, dim) for value, dim in zip(result, dims, strict=True))

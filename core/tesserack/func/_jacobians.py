@@ -60,6 +60,15 @@ def _by_columns(output: Tensor, inputs: list[Tensor]) -> list[Tensor]:
     return made
 
 
+def _all_real(name: str, what: str, leaves: list[Any]) -> None:
+    for place, leaf in enumerate(leaves):
+        if isinstance(leaf, Tensor) and leaf.is_complex():
+            raise RuntimeError(
+                f"{name}: expected real {what}, got {leaf.dtype} at position {place}; try view_as_real of it, or "
+                "autograd.functional.jacobian"
+            )
+
+
 def _jacobian(
     name: str,
     func: Callable[..., Any],
@@ -75,6 +84,7 @@ def _jacobian(
         places, single = chosen(name, args, argnums)
         with level(forward=fill is _by_columns):
             made, inputs = with_tracked(args, places)
+            _all_real(name, "arguments", tree_flatten(inputs)[0])
             if fill is _by_columns:  # as for jvp, the function may write to them
                 made = [writable(x) if place in places else x for place, x in enumerate(made)]
             with guarded(args, made, kwargs), draws_refused(not draws):
@@ -82,6 +92,7 @@ def _jacobian(
             if fill is _by_columns:
                 write_back([args[place] for place in places], [made[place] for place in places])
             outputs = (outputs_of if fill is _by_columns else smooth_outputs_of)(name, output)
+            _all_real(name, "outputs", outputs)
             leaves, in_spec = tree_flatten(inputs)
             tensors_of(name, inputs, "the arguments")
             _, out_spec = tree_flatten(output)
@@ -106,13 +117,16 @@ def jacrev(
     """A function giving the Jacobian (output dims, then input dims): a backward pass for each output element.
 
     Outputs and the arguments ``argnums`` may be nested; the result has the outputs' structure, each leaf that of the
-    arguments. ``chunk_size`` is PyTorch's bound of memory and changes nothing here.
+    arguments. ``chunk_size`` is PyTorch's bound of memory and changes nothing here. ``ValueError`` if it is not
+    positive, ``RuntimeError`` for complex arguments and outputs, whose derivatives are not one number.
 
     >>> import tesserack as ts
     >>> ts.func.jacrev(ts.sin)(ts.zeros(2))
     tensor([[1., 0.],
             [0., 1.]])
     """
+    if chunk_size is not None and chunk_size <= 0:
+        raise ValueError(f"jacrev: expected chunk_size to be greater than 0, got {chunk_size}")
     return _jacobian("jacrev", func, argnums, has_aux, _by_rows)
 
 

@@ -65,7 +65,8 @@ def debug_unwrap(tensor: Tensor, *, recurse: bool = True) -> Tensor:
 def stack_module_state(models: Sequence[Module]) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
     """Parameters and buffers of models of one kind, stacked by name, for ``vmap`` over ``functional_call``.
 
-    ``RuntimeError`` for no models, several classes, or models some of which train. Stacked parameters are leaves.
+    ``RuntimeError`` for no models, several classes, or models some of which train, or some of whose parameters of one
+    name do. Stacked parameters are leaves.
 
     >>> from tesserack import func, nn
     >>> parameters, _ = func.stack_module_state([nn.Linear(2, 3) for _ in range(4)])
@@ -79,6 +80,9 @@ def stack_module_state(models: Sequence[Module]) -> tuple[dict[str, Tensor], dic
     if len({type(model) for model in models}) > 1:
         raise RuntimeError("stack_module_state: Expected all models to be of the same class.")
     named = [dict(model.named_parameters()) for model in models]
+    for name in named[0]:
+        if len({one[name].requires_grad for one in named}) > 1:
+            raise RuntimeError(f"stack_module_state: Expected {name} to require gradients in all models, or in none.")
     parameters = {
         name: ts.stack([one[name] for one in named]).detach().requires_grad_(p.requires_grad)
         for name, p in named[0].items()
