@@ -96,7 +96,7 @@ class _SpectralNorm(Module):
         if self.training:
             self._iterate(matrix.detach(), self.n_power_iterations)
         u, v = self._u.clone(), self._v.clone()  # what the gradient sees does not change at the next call
-        return weight / ts.vdot(u, ts.mv(matrix, v))  # type: ignore[no-any-return]
+        return weight / ts.vdot(u, ts.mv(matrix, v))
 
     def right_inverse(self, value: Tensor) -> Tensor:
         return value
