@@ -356,3 +356,17 @@ def test_inputs_that_zeros_cannot_be_made_for(device: Any) -> None:
     assert ts.autograd.grad(x.sum(), (x, edge), allow_unused=True)[1] is None
     with pytest.raises(RuntimeError, match="materialize_grads cannot be used when the given input is a GradientEdge"):
         ts.autograd.grad(x.sum(), (x, edge), materialize_grads=True)
+
+
+@pytest.mark.parametrize("function", [ts.sin, ts.linalg.qr, lambda a: (a @ a).softmax(-1)])
+def test_what_catches_errors_does_not_catch_the_end_of_the_second_run(function: Any) -> None:
+    """``vmap`` runs entry by entry what fails on all entries at once."""
+    given = ts.randn(3, 4, 4, dtype=ts.float64, requires_grad=True)
+
+    def loss(x: Any) -> Any:
+        found = ts.vmap(function)(x)
+        return (found[0] if isinstance(found, tuple) else found).sum()
+
+    (wanted,) = ts.autograd.grad(loss(given), given)
+    (found,) = ts.autograd.grad(checkpoint(loss, given, use_reentrant=False), given)
+    assert ts.equal(found, wanted)

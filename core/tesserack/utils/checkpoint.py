@@ -270,7 +270,7 @@ class _Holder:
         self.meta = (tuple(tensor.shape), tensor.dtype, str(tensor.device))
 
 
-class _Enough(Exception):
+class _Enough(BaseException):  # which no function catches as an error of its own, as vmap does
     """Everything that was saved has been computed again."""
 
 
