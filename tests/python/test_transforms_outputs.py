@@ -91,3 +91,21 @@ def test_stacked_parameters_are_alike():
     models[1].bias.requires_grad_(False)
     with pytest.raises(RuntimeError, match="bias to require gradients in all models"):
         stack_module_state(models)
+
+
+def test_results_that_are_the_same_for_all_need_be_no_tensors():
+    x = ts.arange(6.0).reshape(2, 3)
+    assert vmap(lambda v: "text", out_dims=None)(x) == "text"
+    first, second = vmap(lambda v: (v * 2, {"n": 3}), out_dims=(1, None))(x)
+    assert first.tolist() == (x * 2).t().tolist() and second == {"n": 3}
+    assert vmap(lambda v: (v.sum().item() > -1 and v, None), out_dims=(0, None))(x)[1] is None  # entry by entry
+
+    def writes(v):
+        v.add_(1)
+        return None, "text"
+
+    assert vmap(writes, out_dims=(None, None))(x) == (None, "text") and x[0, 0] == 1
+    with pytest.raises(ValueError, match="BatchedTensor when out_dim is None"):
+        vmap(lambda v: v, out_dims=None)(x)
+    with pytest.raises(ValueError, match="tensors only, got str"):
+        vmap(lambda v: (v, "text"))(x)

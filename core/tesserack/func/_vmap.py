@@ -113,8 +113,9 @@ def vmap(
     same values and gradients in the time of single calls; ``RuntimeError`` if it had written to its arguments by then.
 
     ``in_dims`` is a dimension, or a structure of dimensions and None (not mapped) like the arguments; keyword arguments
-    are not mapped. Random numbers are refused with ``RuntimeError`` under ``randomness="error"``, and "same" gives
-    every entry the same ones. ``chunk_size`` changes nothing. ``ValueError`` for dims that do not fit.
+    are not mapped. A result whose ``out_dims`` is None is the same for all entries, and need be no tensor. Random
+    numbers are refused with ``RuntimeError`` under ``randomness="error"``, and "same" gives every entry the same ones.
+    ``chunk_size`` changes nothing. ``ValueError`` for dims that do not fit.
 
     >>> import tesserack as ts
     >>> ts.vmap(ts.dot)(ts.ones(2, 3), ts.ones(2, 3))
@@ -220,24 +221,23 @@ def _shown(result: Any, place: int | None, level: int, count: int) -> Any:
     """What the function gave, with the entries as its dim ``place``; as it is where that is None."""
     if _hides_itself(result):
         return result._maybe_remove_batch_dim("vmap", vmap_level=level, batch_size=count, out_dim=place)
-    value = entries(result, level, count)
     if place is not None:
-        return value.movedim(0, place)
+        return entries(result, level, count).movedim(0, place)
     if isinstance(result, Batched) and result.level == level:
         raise BadOutput("vmap: can not return a BatchedTensor when out_dim is None")
     return result
 
 
 def _stacked(results: list[list[Any]], spec: Any, out_dims: Any, why: Exception | None) -> Any:
-    for value in results[0]:
-        if not isinstance(value, Tensor) and not _hides_itself(value):
+    places = _out_places(out_dims, results[0], spec)
+    for place, value in zip(places, results[0], strict=True):
+        if place is not None and not isinstance(value, Tensor) and not _hides_itself(value):
             if why is not None and not isinstance(why, NoTensor):
                 raise RuntimeError(
                     "vmap: It looks like you're calling .item() on a Tensor. Expected the function to return tensors, "
                     f"got {type(value).__name__} made of the values of one entry; return the tensor instead"
                 )
             raise ValueError(f"vmap: expected the function to return tensors only, got {type(value).__name__}")
-    places = _out_places(out_dims, results[0], spec)
     joined = []
     for place, values in zip(places, zip(*results, strict=True), strict=True):
         joined.append(values[0] if place is None else ts.stack(values, place))
