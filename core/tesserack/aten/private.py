@@ -59,27 +59,6 @@ def _scaled_mm(
     return found.to(dtype)
 
 
-def _fft(kind: str) -> Callable[..., Tensor]:
-    """By numbers for ``norm``: nothing, by the root of n, by n."""
-
-    def norm(mode: int, forward: bool) -> str:
-        return ("backward" if forward else "forward", "ortho", "forward" if forward else "backward")[mode]
-
-    def complex_many(self: Tensor, dim: Sequence[int], normalization: int, forward: bool) -> Tensor:
-        function = ts.fft.fftn if forward else ts.fft.ifftn
-        return function(self, dim=tuple(dim), norm=norm(normalization, forward))
-
-    def from_real(self: Tensor, dim: Sequence[int], normalization: int, onesided: bool) -> Tensor:
-        function = ts.fft.rfftn if onesided else ts.fft.fftn
-        return function(self, dim=tuple(dim), norm=norm(normalization, True))
-
-    def to_real(self: Tensor, dim: Sequence[int], normalization: int, last_dim_size: int) -> Tensor:
-        sizes = [*(self.shape[d] for d in dim[:-1]), last_dim_size]
-        return ts.fft.irfftn(self, sizes, tuple(dim), norm(normalization, False))
-
-    return {"c2c": complex_many, "r2c": from_real, "c2r": to_real}[kind]
-
-
 def _fused_dropout(self: Tensor, p: float, generator: Any = None) -> tuple[Tensor, Tensor]:
     """``p`` is how many are kept, unlike everywhere else."""
     kept = ts.empty_like(self).bernoulli_(p, generator=generator)
@@ -138,9 +117,6 @@ PRIVATE: dict[str, Callable[..., Any]] = {
     "_adaptive_avg_pool3d": lambda self, output_size: ts.nn.functional.adaptive_avg_pool3d(self, output_size),
     "_weight_norm_interface": _weight_norm_interface,
     "_resize_output_": lambda self, size, device=None: self.resize_(size),
-    "_fft_c2c": _fft("c2c"),
-    "_fft_r2c": _fft("r2c"),
-    "_fft_c2r": _fft("c2r"),
     "_foreach_clone": lambda self, memory_format=ts.preserve_format: [
         x.clone(memory_format=memory_format) for x in self
     ],

@@ -37,14 +37,6 @@ CASES: dict[str, Case] = {
     ),
     "_adaptive_avg_pool2d": lambda m, x, y, c: m._adaptive_avg_pool2d(x[None], (2, 2)),
     "_adaptive_avg_pool3d": lambda m, x, y, c: m._adaptive_avg_pool3d(x[None, None], (1, 2, 2)),
-    "_fft_c2r, all dims": lambda m, x, y, c: m._fft_c2r(c, [0, 1], 0, 6),
-    **{
-        f"_fft_c2c {mode} {forward}": lambda m, x, y, c, mode=mode, forward=forward: m._fft_c2c(c, [1], mode, forward)
-        for mode in (0, 1, 2)
-        for forward in (True, False)
-    },
-    **{f"_fft_r2c {mode}": lambda m, x, y, c, mode=mode: m._fft_r2c(x, [0, 1], mode, True) for mode in (0, 1, 2)},
-    **{f"_fft_c2r {mode}": lambda m, x, y, c, mode=mode: m._fft_c2r(c, [1], mode, 6) for mode in (0, 1, 2)},
 }
 
 
