@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+import tesserack as ts
+from tesserack import compat
+
 
 def test_storages(program):
     lines = program.run("""
@@ -195,3 +199,10 @@ def test_storages_by_name_and_warnings_of_backward(program):
         print([str(w.message).partition(":")[0] for w in caught])
     """)
     assert lines == ["CharStorage torch.IntStorage", "[(1+1j)]", "['Using backward() with create_graph=True']"]
+
+
+def test_norm_takes_out_by_position_and_refuses_what_does_not_hold_it():
+    x, out = ts.ones(3) * 1.5, ts.zeros(())
+    assert compat.torch.norm(x, 2, None, False, out) is out and out.item() == x.norm().item()
+    with pytest.raises(RuntimeError, match="can't be cast"):
+        compat.torch.norm(x, out=ts.zeros((), dtype=ts.int64))

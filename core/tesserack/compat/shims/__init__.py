@@ -171,8 +171,7 @@ def norm(
     input: Any, p: Any = "fro", dim: Any = None, keepdim: bool = False, out: Tensor | None = None, dtype: Any = None
 ) -> Any:
     """:func:`tesserack.norm`, with ``out`` and all arguments by position."""
-    result = ts.norm(input, p, dim, keepdim, dtype=dtype)
-    return result if out is None else out.resize_(result.shape).copy_(result)
+    return ts.norm(input, p, dim, keepdim, dtype=dtype, out=out)
 
 
 def where(condition: Any, *args: Any, **kwargs: Any) -> Any:
