@@ -171,7 +171,8 @@ def norm(
     input: Any, p: Any = "fro", dim: Any = None, keepdim: bool = False, out: Tensor | None = None, dtype: Any = None
 ) -> Any:
     """:func:`tesserack.norm`, with ``out`` and all arguments by position."""
-    return ts.norm(input, p, dim, keepdim, dtype=dtype, out=out)
+    given = {} if out is None else {"out": out}
+    return ts.norm(input, p, dim, keepdim, dtype=dtype, **given)
 
 
 def where(condition: Any, *args: Any, **kwargs: Any) -> Any:

@@ -172,11 +172,12 @@ class Before:
 
     def _visit(self, value: Any) -> None:
         self._seen.add(id(value))
-        if is_a(value, Module):
-            self._pending += [type(value), *(own := own_dict(value) or {}).values(), *own.get("_modules", {}).values()]
-        elif is_a(value, types.MethodType):
+        cls = type(value)  # asked directly: there are a thousand
+        if issubclass(cls, Module):
+            self._pending += [cls, *(own := own_dict(value) or {}).values(), *own.get("_modules", {}).values()]
+        elif issubclass(cls, types.MethodType):
             self._pending += [value.__func__, value.__self__]
-        elif is_a(value, types.FunctionType):
+        elif issubclass(cls, types.FunctionType):
             if is_trusted(value):
                 return
             self.functions[id(value)] = value
@@ -186,24 +187,24 @@ class Before:
             if not is_ours(value):
                 for code in (value.__code__, *inner(value.__code__)):
                     self._read(code, value.__globals__)
-        elif is_a(value, types.BuiltinFunctionType):
+        elif issubclass(cls, types.BuiltinFunctionType):
             self._pending += [] if is_a(value.__self__, types.ModuleType) else [value.__self__]
-        elif is_a(value, functools.partial):
+        elif issubclass(cls, functools.partial):
             self._pending += [value.func, *value.args, *value.keywords.values()]
-        elif is_a(value, type) and not is_ours(value):
+        elif issubclass(cls, type) and not is_ours(value):
             self.classes[id(value)] = value
-            metaclass: type = type(value)
+            metaclass: type = cls
             for base in (*value.__mro__, *metaclass.__mro__):
                 members = vars(base).values() if base.__flags__ & (1 << 9) and not is_ours(base) else ()
                 self._pending += [getattr(member, "__func__", getattr(member, "fget", member)) for member in members]
-        elif is_a(value, (list, tuple)) and length_of(value) < 1000:
-            self._pending += [type(value), *items_of(value)]
-        elif is_a(value, dict) and length_of(value) < 1000:
-            self._pending += [type(value), *(item for _, item in pairs_of(value))]
-        elif is_a(value, tuple(own_state)):
-            self._pending.append(type(value))
-        elif type(value).__flags__ & (1 << 9) and not is_ours(type(value)):
-            self._pending += [type(value), *(own_dict(value) or {}).values()]
+        elif issubclass(cls, (list, tuple)) and length_of(value) < 1000:
+            self._pending += [cls, *items_of(value)]
+        elif issubclass(cls, dict) and length_of(value) < 1000:
+            self._pending += [cls, *(item for _, item in pairs_of(value))]
+        elif issubclass(cls, tuple(own_state)):
+            self._pending.append(cls)
+        elif cls.__flags__ & (1 << 9) and not is_ours(cls):
+            self._pending += [cls, *(own_dict(value) or {}).values()]
 
     def _read(self, code: types.CodeType, space: dict[str, Any]) -> None:
         for read in _code.reads(code).globals:
