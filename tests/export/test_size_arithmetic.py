@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import random
 from typing import Any
@@ -126,3 +127,82 @@ def test_sizes_at_which_a_number_changes_are_tried(f: Any) -> None:
         except InputError:
             continue
         assert found.shape == f(ts.ones(size)).shape
+
+
+# Each is one thing at most sizes, and another at few.
+NESTED = {
+    "of limits of limits": lambda x, y: (
+        x.sum(0)
+        * max(min(min(4, x.shape[1]), x.shape[0]), y.shape[0])
+        / (1 + abs(min(6 + x.shape[0], x.shape[0] - y.shape[0] + 4)))
+    ),
+    "a remainder of a product": lambda x, y: ts.arange(
+        max(1, ((1 + x.shape[1]) * (x.shape[0] - x.shape[1] + 6) + abs(6 - y.shape[0])) % 50)
+    ),
+    "one size by chance": lambda x, y: y.new_zeros(
+        1 + min((y.shape[0] - x.shape[1]) % 7, min(7, x.shape[1]) + min(y.shape[0], 9))
+    ),
+    "one of its parts by chance": lambda x, y: (
+        x.sum(0) * min(abs(y.shape[0] - x.shape[1]) % 5, x.shape[1] + x.shape[0] - x.shape[1] % 4)
+    ),
+    "fixed but at equal sizes": lambda x, y: y.new_zeros(
+        1 + min(1, abs(min(x.shape[0], y.shape[0]) - x.shape[1]))
+    ),
+    "a number but near one size": lambda x, y: ts.arange(max(1, min(abs(x.shape[1] - 3), 8))),
+    "of a list": lambda x, y: x.new_zeros(max([x.shape[0], y.shape[0], 3]) + min(x.shape) * 2),
+    "a number by a size": lambda x, y: x.new_zeros(50 // (1 + x.shape[0]) + int(max(3, y.shape[0]) * 1.5)),
+}  # fmt: skip
+
+
+def _beside_the_program(f: Any, example: tuple[int, int, int], rng: random.Random) -> int:
+    """At how many sizes the exported program gives what this one does, where it takes them."""
+
+    class Program(nn.Module):
+        def forward(self, x: Any, y: Any) -> Any:
+            return f(x, y)
+
+    def given(row: tuple[int, ...]) -> tuple[Any, Any]:
+        return ts.ones(row[:2]), ts.ones(row[2])
+
+    sizes = ({0: Dim.AUTO, 1: Dim.AUTO}, {0: Dim.AUTO})
+    program, taken = export(Program(), given(example), dynamic_shapes=sizes).module(), 0
+    rows = [tuple(rng.randint(0, most) for _ in example) for most in (12, 12, 60) for _ in range(30)]
+    rows += [(*example[:k], n, *example[k + 1 :]) for k in range(3) for n in (0, 1, 2, 3, 5, 10, 20, 60)]
+    for row in rows:
+        try:
+            found = program(*given(row))
+        except InputError:
+            continue
+        expected = f(*given(row))
+        assert found.shape == expected.shape and ts.allclose(found, expected, equal_nan=True), row
+        taken += 1
+    return taken
+
+
+@pytest.mark.parametrize("name", NESTED)
+@pytest.mark.parametrize("example", [(8, 6, 4), (3, 4, 6), (4, 4, 4)])
+def test_limits_within_others(name: str, example: tuple[int, int, int]) -> None:
+    assert _beside_the_program(NESTED[name], example, generator("sizes beside a program")) > 60
+
+
+def _nested(rng: random.Random, depth: int) -> str:
+    sizes = ["x.shape[0]", "x.shape[1]", "y.shape[0]"]
+    if depth == 0 or rng.random() < 0.12:
+        return rng.choice([*sizes, *sizes, str(rng.randint(1, 8))])
+    a, b, c = _nested(rng, depth - 1), _nested(rng, depth - 1), rng.choice([2, 3, 4, 5, 7, 8, 16, 50])
+    return rng.choice([
+        f"min({a}, {b})", f"max({a}, {b})", f"({a} % {c})", f"({a} // {c})", f"({a} + {b})", f"({a} - {b})",
+        f"({a} * {rng.choice([*sizes, '2', '3'])})", f"abs({a} - {b})", f"max({c}, {a})", f"min({a}, {c})",
+    ])  # fmt: skip
+
+
+def test_random_formulas_of_three_sizes() -> None:
+    """Nested of limits, remainders and products: those that are told are right."""
+    rng, told = generator("nested formulas of sizes"), 0
+    for turn in range(16):
+        text = _nested(rng, 3)
+        count, factor = f"y.new_zeros(1 + abs({text}) % 97)", f"x.sum(0) * ({text}) / (1 + abs({_nested(rng, 2)}))"
+        f = eval(f"lambda x, y: {count if turn % 2 else factor}")
+        with contextlib.suppress(ExportError):
+            told += _beside_the_program(f, (rng.choice([3, 4, 8]), rng.choice([4, 6]), rng.choice([4, 9])), rng) > 60
+    assert told >= 13

@@ -10,6 +10,7 @@ from typing import Any
 import tesserack as ts
 from tesserack import Tensor
 from tesserack.fx.export._asserts import named
+from tesserack.fx.export._doubts import doubts_of, telling_rows
 from tesserack.fx.export._errors import ExportError, place_of, ways_out
 from tesserack.fx.export._merge import Difference, merge
 from tesserack.fx.export._narrow import corners, line_in, lowered, narrow
@@ -330,7 +331,8 @@ def _within_range(program: Program, symbols: list[Symbol]) -> Trace:
         left, more = taken
         rows += more
         least |= {id(s): lower for s in left}
-    found = _all_remainders(program, symbols, rows)
+    ends = [s.range.lower if s.declared else min(least[id(s)], s.example) for s in symbols]
+    found = _all_remainders(program, symbols, rows, ends)
     for s in symbols:
         if not s.declared:
             s.range = ValueRanges(min(least[id(s)], s.example), s.range.upper)
@@ -343,30 +345,38 @@ def _taken(
     """The sizes that may be as small as ``low`` says, and rows at which they are: all of them, or each that may by
     itself, as a batch's where that of an image may not."""
 
-    def row_of(group: list[Symbol]) -> list[int]:
-        pairs = zip(symbols, low, strict=True)
-        return [n if any(s is t for t in group) or (group is left and s.declared) else s.example for s, n in pairs]
+    example = [s.example for s in symbols]
+    near = [s.range.lower if s.declared else min(s.example, 2) for s in symbols]
 
-    def takes(more: list[list[int]]) -> bool:
+    def row_of(group: list[Symbol], others: Sequence[int] = example) -> list[int]:
+        columns = zip(symbols, low, others, strict=True)
+        return [n if any(s is t for t in group) or (group is left and s.declared) else o for s, n, o in columns]
+
+    def takes(more: list[list[int]], group: list[Symbol]) -> bool:
         try:  # at other remainders too: the least one alone may be what a number is told from
-            _all_remainders(program, symbols, [*rows, *more])
+            _all_remainders(program, symbols, [*rows, *more], row_of(group, near))
         except _Varies:
             return False
         return True
 
     more = [row_of(left), *(lowered(symbols, low) if together else ())]
-    if takes(more):
+    if takes(more, left):
         return left, more
-    found = [s for s in left if len(left) > 1 and takes([row_of([s])])]
+    found = [s for s in left if len(left) > 1 and takes([row_of([s])], [s])]
     more = [row_of([s]) for s in found] + [row_of(found)]
-    return (found, more) if found and takes(more) else None
+    return (found, more) if found and takes(more, found) else None
 
 
-def _all_remainders(program: Program, symbols: list[Symbol], rows: list[list[int]]) -> Trace:
-    """The merged graph, with further tries where sizes are divided, until those of every remainder are among them."""
-    for _ in range(3):
+def _all_remainders(
+    program: Program, symbols: list[Symbol], rows: list[list[int]], low: Sequence[int] | None = None
+) -> Trace:
+    """The merged graph, with further tries where sizes are divided, until those of every remainder are among them, and
+    at sizes that tell apart what a number may be. No size is less than ``low`` says."""
+    least = [max(s.range.lower, 2) if s.declared else min(2, s.example) for s in symbols] if low is None else low
+    for _ in range(4):
         found = _merged_at(program, symbols, rows)
-        more = [row for row in remainders(symbols, found.divisors) if row not in rows]
+        more = remainders(symbols, found.divisors) + telling_rows(symbols, found.doubts, least)
+        more = [row for row in more if row not in rows]
         if not more:
             return found
         rows += more
@@ -418,10 +428,11 @@ def _merged_at(program: Program, symbols: list[Symbol], rows: Sequence[Sequence[
         _same_constants(traces[base], traces[k], _values(symbols, every[k]))
     columns = named_columns(symbols, [every[k] for k in alike])
     try:
-        graphs, trees = [traces[k].graph for k in alike], traces[base].unknown.watch.trees
-        traces[base].divisors = merge(graphs, [traces[k].root for k in alike], columns, trees)
+        graphs, trees = [traces[k].graph for k in alike], [traces[k].unknown.watch.trees for k in alike]
+        traces[base].divisors, pairs = merge(graphs, [traces[k].root for k in alike], columns, trees)
     except Difference as error:
         raise _Varies(_values(symbols, every[alike[error.trace]]), error.why, place_of(error.node)) from error
+    traces[base].doubts = doubts_of(pairs, symbols, [every[k] for k in alike])
     for k, row in enumerate(every):
         if k not in alike:
             line = place_of(_first_other(traces[base], traces[k]))

@@ -6,13 +6,14 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-__all__ = ["WHOLE", "Expression", "SymInt", "number", "operation", "shifted", "size", "symbol_text"]
+__all__ = ["APPLY", "UNARY", "WHOLE", "Expression", "SymInt", "number", "operation", "shifted", "size", "symbol_text"]
 
 
 # What makes whole numbers of others.
 WHOLE: dict[str, Callable[[Any], int]] = {
     "trunc": math.trunc, "round": round, "floor": math.floor, "ceil": math.ceil,
 }  # fmt: skip
+UNARY: dict[str, Callable[[Any], Any]] = {**WHOLE, "abs": abs}
 
 
 class SymInt(int):
@@ -64,20 +65,24 @@ def number(value: Any, count: int) -> Expression:
     return Expression(("number", value), [value] * count, str(value), atom=True)
 
 
-_APPLY: dict[str, Callable[[Any, Any], Any]] = {
+APPLY: dict[str, Callable[[Any, Any], Any]] = {
     "*": lambda a, b: a * b,
     "+": lambda a, b: a + b,
     "-": lambda a, b: a - b,
     "//": lambda a, b: a // b,
     "%": lambda a, b: a % b,
     "/": lambda a, b: a / b,
+    "min": min,
+    "max": max,
 }
 
 
 def operation(sign: str, a: Expression, b: Expression | int) -> Expression:
     """``a sign b``. ``ZeroDivisionError`` where it divides by 0 in a trace."""
     other = b if isinstance(b, Expression) else number(b, len(a.values))
-    values = [_APPLY[sign](x, y) for x, y in zip(a.values, other.values, strict=True)]
+    values = [APPLY[sign](x, y) for x, y in zip(a.values, other.values, strict=True)]
+    if sign in ("min", "max"):
+        return Expression((sign, a, other), values, f"{sign}({a.text}, {other.text})", atom=True)
     return Expression((sign, a, other), values, f"{a.shown}{sign}{other.shown}")
 
 

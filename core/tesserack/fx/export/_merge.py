@@ -12,8 +12,8 @@ from typing import Any
 from tesserack import Tensor
 from tesserack.aten.operators import namespace
 from tesserack.fx.experimental._proxy_tracer import CARRIED
-from tesserack.fx.export._expression import Expression, SymInt, size
-from tesserack.fx.export._recorded import LOST, Trees, bound_trees, recorded
+from tesserack.fx.export._expression import Expression, SymInt, number, size
+from tesserack.fx.export._recorded import LOST, Trees, alike, bound_trees, recorded
 from tesserack.fx.export._sizes import bounded, find
 from tesserack.fx.export._steps import divisors
 from tesserack.fx.graph import Graph
@@ -34,25 +34,31 @@ class Difference(Exception):
 
 
 _LARGE = 16  # greater divisors are told where it is seen that Python divides by them, not where they fit
+# How numbers are made that may be one thing at most sizes and another at some: more are tried.
+_BENT = ("min", "max", "abs", "%")
 # Where calls of control flow take what their graphs are given besides: it stands last.
 _FURTHER = {"cond": 3, "while_loop": 3, "scan": 3, "map_impl": 2, "associative_scan": 2}
 
 
 def merge(
-    graphs: Sequence[Graph], roots: Sequence[Any], names: dict[tuple[int, ...], str], trees: Trees | None = None
-) -> set[int]:
+    graphs: Sequence[Graph], roots: Sequence[Any], names: dict[tuple[int, ...], str], trees: Sequence[Trees] = ()
+) -> tuple[set[int], list[tuple[Expression, Expression]]]:
     """Make the first graph one for all sizes. ``names`` are those of sizes, by the numbers that they were. What numbers
-    it divides sizes by, to whole ones: graphs at too few remainders do not tell such expressions apart.
+    it divides sizes by, to whole ones: graphs at too few remainders do not tell such expressions apart. And the numbers
+    that may be something else as well.
 
     Raises:
         Difference: if the graphs are not the same but for numbers, or a number follows from no sizes.
     """
     if len(graphs) < 2:
-        return set()
+        return set(), []
     one = _Merged(graphs, roots, names)
-    one.trees = trees or {}
+    if trees:
+        one.trees, one.every = trees[0], trees
+    if any(isinstance(tree, tuple) and tree[0] in _BENT for made in one.trees.values() for tree in made):
+        one.divisors.add(0)
     one.run()
-    return one.divisors
+    return one.divisors, one.doubts
 
 
 class _Merged:
@@ -77,6 +83,8 @@ class _Merged:
         self.unknown = 0  # how many have a name
         self.divisors: set[int] = around.divisors if around is not None else set()
         self.trees: Trees = around.trees if around is not None else {}  # of the first graph's trace
+        self.every: Sequence[Trees] = around.every if around is not None else ()  # of all traces
+        self.doubts: list[tuple[Expression, Expression]] = around.doubts if around is not None else []
         self.vectors: dict[tuple[int, ...], Expression] = {}  # the first size that was these numbers
         self.appended: dict[Node, Any] = {}  # operands that calls of control flow are given besides
 
@@ -182,6 +190,8 @@ class _Merged:
             return slice(*(self._joined([getattr(v, part) for v in values], row, near)
                            for part in ("start", "stop", "step")))  # fmt: skip
         if all(value is first or (type(value) is type(first) and value == first) for value in values):
+            if type(first) in (int, float) and self.trees.get((isinstance(first, float), first)):
+                self._doubt(number(first, len(values)), self._alike(values))
             return first
         if any(isinstance(value, bool) or not isinstance(value, (int, float)) for value in values):
             raise Difference(row[0], 1, f"{row[0].target} is given {first!r}, and for other sizes {values[1:]}")
@@ -192,6 +202,8 @@ class _Merged:
         found = next((e for e in known if type(e.values[0]) is type(values[0])), None)
         if found is None:
             found = self._recorded(values)
+        else:
+            self._doubt(found, self._alike(values))
         if found is None and LOST in self.trees and all(isinstance(v, int) for v in values):
             found = find(values, (), self._made(self.trees[LOST], len(values)))
         if found is None:
@@ -219,7 +231,16 @@ class _Merged:
         return self._built(found, row[0])
 
     def _recorded(self, values: Sequence[Any]) -> Expression | None:
+        for found in (every := self._alike(values)):
+            self._doubt(found, every)
+            return found
         return recorded(values, self.trees, [*self.symbols, *self.vectors.values()])
+
+    def _alike(self, values: Sequence[Any]) -> list[Expression]:
+        return alike(values, self.every, [*self.symbols, *self.vectors.values()])
+
+    def _doubt(self, found: Expression, others: Sequence[Expression]) -> None:
+        self.doubts += [(found, other) for other in others if other.text != found.text]
 
     def _made(self, trees: Iterable[Any], count: int) -> list[Expression]:
         return bound_trees(trees, [*self.symbols, *self.vectors.values()], count)

@@ -128,13 +128,12 @@ class _Tries:
         return _settled(tracer)
 
     def _merged_at(self, symbols: list[Symbol], rows: Sequence[Sequence[int]]) -> tuple[Any, set[int]]:
-        first, watch = self._traced({})
-        others = [self._at(symbols, row)[0] for row in rows]
-        every = [first, *others]
+        made = [self._traced({}), *(self._at(symbols, row) for row in rows)]
+        first, every = made[0][0], [tracer for tracer, _ in made]
         _same_constants(every)
         columns = named_columns(symbols, [[s.example for s in symbols], *rows])
         try:
-            divisors = merge([t.graph for t in every], [t.root for t in every], columns, watch.trees)
+            divisors, _ = merge([t.graph for t in every], [t.root for t in every], columns, [w.trees for _, w in made])
         except Difference as error:
             raise _Varies(error.why) from error
         return first, divisors

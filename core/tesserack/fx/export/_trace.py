@@ -31,6 +31,7 @@ from tesserack.fx.experimental._proxy_tracer import (
     shown_frames,
 )
 from tesserack.fx.export._asserts import ASSERT, reader, states
+from tesserack.fx.export._doubts import Doubt
 from tesserack.fx.export._errors import ExportError, ways_out
 from tesserack.fx.export._functional import Functional, functionalize_inner, written
 from tesserack.fx.export._side_effects import SideEffects
@@ -81,6 +82,7 @@ class Trace:
     out_spec: TreeSpec
     unknown: Unknown
     divisors: set[int] = field(default_factory=set)  # of expressions, once it is merged with others
+    doubts: list[Doubt] = field(default_factory=list)
 
 
 class _Tracer(PythonKeyTracer):

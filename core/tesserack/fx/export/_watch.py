@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import tesserack as ts
+from tesserack.fx.export._extremes import PLAIN, caller, telling
 from tesserack.fx.export._recorded import LOST
 
 __all__ = ["Watch", "stated", "watching"]
@@ -112,7 +113,8 @@ def watching(watch: Watch) -> Iterator[None]:
     """Within it a trace that ``watch`` is of is under way."""
     _watches.append(watch)
     try:
-        yield
+        with telling(_extreme):
+            yield
     finally:
         _watches.remove(watch)
 
@@ -238,7 +240,7 @@ def _comparing(name: str, kind: Any) -> Callable[[Any, Any], Any]:
     def compare(self: Any, other: Any) -> Any:
         holds = plain(self, other)
         asks = isinstance(other, (int, float)) and not isinstance(other, bool)
-        if asks and not _is_own(frame := sys._getframe(1)):
+        if asks and not _is_own(frame := caller(sys._getframe(1))):
             self.watch.note(name, self, other, frame, holds)
         return holds
 
@@ -263,6 +265,21 @@ def _treed(of: Any, value: Any, sign: str, operands: tuple[Any, ...]) -> Any:
     return _derived(value, of.watch, None, (), tree)
 
 
+def _extreme(name: str, found: Any, values: tuple[Any, ...]) -> Any:
+    """The least, or the greatest, of these numbers, with how it was made; as it is where it is of a tensor's."""
+    seen = [v for v in values if isinstance(v, (_Watched, _WatchedFloat))]
+    if not seen or any(v.made_of is not None for v in seen):
+        return found
+    made: Any = values[0]
+    for value in values[1:]:
+        made = _treed(seen[0], PLAIN[name](_plain(made), _plain(value)), name, (made, value))
+    if getattr(made, "tree", None) is None:
+        return found
+    if made is not found:
+        made.line = getattr(found, "line", None)
+    return made
+
+
 # What becomes of the factor and the summand where a number is made of one and a plain number.
 _MADE: dict[str, Callable[[float, float, float], tuple[float, float]]] = {
     "__add__": lambda a, b, c: (a, b + c),
@@ -274,7 +291,7 @@ _MADE: dict[str, Callable[[float, float, float], tuple[float, float]]] = {
     "__truediv__": lambda a, b, c: (a / c, b / c),
     "__floordiv__": lambda a, b, c: (a / c, b / c),
 }
-
+_DIVIDING = ("__rtruediv__", "__rfloordiv__")  # are on no line
 
 _SIGNS = {"add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//"}
 
@@ -293,7 +310,7 @@ def _making(name: str, kind: Any) -> Callable[[Any, Any], Any]:
         if found is NotImplemented:
             return found
         made = _treed(self, found, _SIGNS[base], (other, self) if reflected else (self, other))
-        if type(other) not in (int, float):
+        if type(other) not in (int, float) or name not in _MADE:
             return made
         if self.made_of is not None:
             origin, scale, offset = self.made_of
@@ -339,8 +356,8 @@ def _methods(kind: Any) -> dict[str, Any]:
     compared = {f"__{name}__": _comparing(name, kind) for name in _COMPARED}
     # Equality takes the hash away.
     whole = {f"__{name}__": _whole(name, kind) for name in ("trunc", "round", "floor", "ceil", "abs")}
-    return {**compared, **whole, **{name: _making(name, kind) for name in _MADE}, "__neg__": _negative(kind),
-            "__hash__": kind.__hash__}  # fmt: skip
+    return {**compared, **whole, **{name: _making(name, kind) for name in (*_MADE, *_DIVIDING)},
+            "__neg__": _negative(kind), "__hash__": kind.__hash__}  # fmt: skip
 
 
 for _kind in (_Watched, _WatchedFloat):
