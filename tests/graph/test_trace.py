@@ -268,6 +268,37 @@ def test_a_graph_is_looked_at(net, device):
     )
 
 
+def test_values_of_a_graph_tell_what_they_were():
+    traced = jit.trace(lambda x: x.reshape(x.shape[0] * 2, -1), ts.ones(2, 4, dtype=ts.int64))
+    (given,) = traced.graph.inputs()
+    kind = given.type()
+    assert (kind.kind(), kind.scalarType(), kind.sizes(), kind.strides()) == ("TensorType", "Long", [2, 4], [4, 1])
+    assert kind.dim() == 2 and kind.device() == ts.device("cpu") and not kind.requires_grad()
+    count = traced.graph.findNode("size::mul").output()
+    assert given.isCompleteTensor() and not count.isCompleteTensor()
+    assert count.type() == "int" and count.type().kind() == "IntType"
+
+
+def test_code_is_given_with_its_constants():
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.steps, self.fc = ts.arange(3.0), nn.Linear(3, 3)
+
+        def forward(self, x):
+            return self.fc(x) * self.steps + ts.tensor([1.0, 2.0, 3.0])
+
+    traced = jit.trace(Net(), ts.ones(2, 3))
+    code, constants = traced.code_with_constants
+    assert code == traced.code and code.count("CONSTANTS.") == len(constants.const_mapping) == 2
+    assert code.index("CONSTANTS.c0") < code.index("CONSTANTS.c1")
+    assert constants.c0.tolist() == [0, 1, 2] and constants.c1.tolist() == [1, 2, 3]
+    with pytest.raises(AttributeError, match="c0, c1, got c2"):
+        _ = constants.c2
+    code, constants = jit.freeze(traced.eval()).code_with_constants
+    assert "self." not in code and all(f"c{k}" in constants.const_mapping for k in range(code.count("CONSTANTS.")))
+
+
 def test_frozen_programs_hold_their_parameters(net, device):
     traced = jit.trace(net.eval(), images(device))
     frozen, ready = jit.freeze(traced), jit.optimize_for_inference(traced)

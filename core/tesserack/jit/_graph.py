@@ -5,10 +5,62 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+import tesserack as ts
+
 if TYPE_CHECKING:
     from tesserack import _native
 
-__all__ = ["Graph", "Node", "Value", "code_of"]
+__all__ = ["Graph", "IntType", "Node", "TensorType", "Value", "code_of"]
+
+
+_SCALARS = {
+    "float16": "Half", "float32": "Float", "float64": "Double", "bfloat16": "BFloat16", "complex64": "ComplexFloat",
+    "complex128": "ComplexDouble", "uint8": "Byte", "int8": "Char", "int16": "Short", "int32": "Int", "int64": "Long",
+    "bool": "Bool",
+}  # fmt: skip
+
+
+class TensorType(dict[str, Any]):
+    """What a tensor was when it was traced: by name, and by PyTorch's methods."""
+
+    def kind(self) -> str:
+        """``"TensorType"``."""
+        return "TensorType"
+
+    def sizes(self) -> list[int]:
+        """Its shape."""
+        return [*self["shape"]]
+
+    def strides(self) -> list[int]:
+        """How far apart elements are."""
+        return [*self["stride"]]
+
+    def dim(self) -> int:
+        """How many dims it has."""
+        return len(self["shape"])
+
+    def scalarType(self) -> str:
+        """Its dtype as PyTorch's graphs call it: ``"Float"``."""
+        name = str(self["dtype"]).rpartition(".")[2]
+        return _SCALARS.get(name, name)
+
+    def device(self) -> ts.device:
+        """Where it was."""
+        return ts.device(self["device"])
+
+    def requires_grad(self) -> bool:
+        """Whether it had gradients."""
+        return bool(self["requires_grad"])
+
+
+class IntType(str):
+    """That of a whole number."""
+
+    __slots__ = ()
+
+    def kind(self) -> str:
+        """``"IntType"``."""
+        return "IntType"
 
 
 class Value:
@@ -25,10 +77,14 @@ class Value:
         """The name that the text has, without ``%``."""
         return self._info.get("name") or str(self.index)
 
-    def type(self) -> Any:
+    def type(self) -> TensorType | IntType:
         """What it was when it was traced: dtype, shape, stride and device by name, or ``"int"``."""
         info = self._info
-        return info if info["kind"] == "tensor" else "int"
+        return TensorType(info) if info["kind"] == "tensor" else IntType("int")
+
+    def isCompleteTensor(self) -> bool:
+        """Whether it is a tensor: of each all is known."""
+        return self._info["kind"] == "tensor"
 
     def node(self) -> Node | None:
         """The node that makes it; None for inputs and parameters."""

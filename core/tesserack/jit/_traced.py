@@ -16,7 +16,7 @@ from tesserack.jit._script import ScriptFunction, ScriptModule
 from tesserack.nn.modules.module import Module
 from tesserack.utils import _pytree as pytree
 
-__all__ = ["Program", "TopLevelTracedModule", "TracedFunction", "TracedModule"]
+__all__ = ["ConstMap", "Program", "TopLevelTracedModule", "TracedFunction", "TracedModule"]
 
 _grad_enabled, _is_tracing = _native.is_grad_enabled, _native._is_tracing
 
@@ -202,6 +202,10 @@ class Program:
             ".".join(("self", *filter(None, slot))) if slot else f"CONSTANTS.c{next(numbers)}" for slot in self.slots
         ]
 
+    def named_constants(self) -> dict[str, Tensor]:
+        """The tensors that it keeps itself, as ``code`` names them: ``c0``."""
+        return {f"c{k}": kept for k, (_, kept) in enumerate(self._constants_at) if kept is not None}
+
     @property
     def graph(self) -> Graph:
         """Calls as the program made them, parts within."""
@@ -257,6 +261,19 @@ class Program:
         self.calls = []
         self.traced = _native._Graph.parse(text, [blank if c is None else c for c in self.constants])
         self._settle()
+
+
+class ConstMap:
+    """The constants of a program, as attributes."""
+
+    def __init__(self, const_mapping: dict[str, Tensor]) -> None:
+        self.const_mapping = const_mapping
+
+    def __getattr__(self, attr: str) -> Tensor:
+        held: dict[str, Tensor] = self.__dict__.get("const_mapping", {})
+        if attr not in held:
+            raise AttributeError(f"ConstMap: expected one of {', '.join(held) or 'none'}, got {attr}")
+        return held[attr]
 
 
 class TracedFunction(ScriptFunction):
@@ -392,6 +409,11 @@ class TopLevelTracedModule(TracedModule):
     def code(self) -> str:
         """``forward`` as Python would write it."""
         return self._main().code
+
+    @property
+    def code_with_constants(self) -> tuple[str, ConstMap]:
+        """``forward`` as Python would write it, and the tensors that it calls ``CONSTANTS``."""
+        return self._main().code, ConstMap(self._main().named_constants())
 
     def _main(self) -> Program:
         programs: dict[str, Program] = self.__dict__["_programs"]
