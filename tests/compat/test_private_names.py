@@ -478,3 +478,15 @@ print(prof.profiler.key_averages().table().count("range"))
 
 def test_what_programs_ask_of_the_inner_profile(program):
     assert program.run(PROFILES) == ["['aten::add', 'range']", "1"]
+
+
+def test_the_table_of_decompositions_by_its_module(program):
+    lines = program.run("""
+        import torch
+        from torch.export import default_decompositions
+        from torch.export.decomp_utils import CustomDecompTable
+
+        table = default_decompositions()
+        print(isinstance(table, CustomDecompTable), type(table.copy()) is CustomDecompTable)
+    """)
+    assert lines == ["True True"]

@@ -62,6 +62,8 @@ ALIASES = {
         f"torch.autograd.profiler_util.{name}": f"tesserack.utils.profiler._events:{name}"
         for name in ("FormattedTimesMixin", "FunctionEvent", "FunctionEventAvg", "Interval", "Kernel")
     },
+    "torch.export.decomp_utils.CustomDecompTable": "tesserack.fx.export.exported_program:CustomDecompTable",
+    "torch.jit._script.ConstMap": "tesserack.jit._traced:ConstMap",
     "torch.library.CustomOpDef": "tesserack.library:CustomOp",
     "torch._convert_indices_from_coo_to_csr": "tesserack.sparse._parts:coo_to_csr",
     "torch._convert_indices_from_csr_to_coo": "tesserack.sparse._parts:csr_to_coo",
