@@ -84,7 +84,7 @@ class Value:
 
     def isCompleteTensor(self) -> bool:
         """Whether it is a tensor: of each all is known."""
-        return self._info["kind"] == "tensor"
+        return bool(self._info["kind"] == "tensor")
 
     def node(self) -> Node | None:
         """The node that makes it; None for inputs and parameters."""
