@@ -206,3 +206,16 @@ def test_random_formulas_of_three_sizes() -> None:
         with contextlib.suppress(ExportError):
             told += _beside_the_program(f, (rng.choice([3, 4, 8]), rng.choice([4, 6]), rng.choice([4, 9])), rng) > 60
     assert told >= 13
+
+
+BRANCHES = {
+    "of a sum": lambda x, y: x * 2 if x.shape[0] + y.shape[0] > 9 else x,
+    "of the greater": lambda x, y: x * 2 if max(x.shape[0], y.shape[0]) > 5 else x,
+}
+
+
+@pytest.mark.parametrize("name", BRANCHES)
+@pytest.mark.parametrize("example", [(8, 6, 4), (4, 6, 9)])
+def test_branches_on_what_is_made_of_two_sizes(name: str, example: tuple[int, int, int]) -> None:
+    """Where neither size takes the other branch by itself, sizes at which both do are tried."""
+    assert _beside_the_program(BRANCHES[name], example, generator("sizes beside a branch")) > 5

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import operator
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from tesserack.fx.export._expression import APPLY, UNARY, Expression
 from tesserack.fx.export._ranges import Symbol
+from tesserack.fx.export._recorded import readings, taken
 
-__all__ = ["Doubt", "doubts_of", "telling_rows"]
+__all__ = ["Doubt", "branches", "doubts_of", "telling_rows"]
 
 Doubt: TypeAlias = "Callable[[Sequence[int]], bool]"  # whether the two are different numbers at these sizes
 _DRAWS = 600  # rows at which they are looked at, which takes no trace
@@ -36,6 +38,35 @@ def _apart(one: Callable[..., Any], other: Callable[..., Any]) -> Doubt:
             return False
 
     return differs
+
+
+def branches(asked: Mapping[tuple[str, Any, Any], bool], symbols: Sequence[Symbol], row: Sequence[int]) -> list[Doubt]:
+    """Comparisons of a trace at this row that take several sizes together: whether they come out otherwise."""
+    places: dict[int, set[int]] = {}
+    for place, symbol in enumerate(symbols):
+        for _, _, factor, offset in symbol.places:
+            if factor == 1 and not offset:
+                places.setdefault(row[place], set()).add(place)
+    bases = [(Expression(("size", None, k), (row[k],), s.name, atom=True)) for k, s in enumerate(symbols)]
+    found = []
+    for (name, one, other), held in asked.items():
+        sizes = {*taken(one), *taken(other)}
+        if len(sizes) > 1 and all(len(places.get(n, ())) == 1 for n in sizes):
+            columns = {(n,): (next(iter(places[n])), 1, 0) for n in sizes}
+            parts = [_function(next(readings(tree, bases, 1)), columns) for tree in (one, other)]
+            if parts[0] is not None and parts[1] is not None:
+                found.append(_otherwise(getattr(operator, name), parts[0], parts[1], held))
+    return found
+
+
+def _otherwise(compare: Any, one: Callable[..., Any], other: Callable[..., Any], held: bool) -> Doubt:
+    def turns(row: Sequence[int]) -> bool:
+        try:
+            return bool(compare(one(row), other(row)) != held)
+        except (ZeroDivisionError, OverflowError, ValueError):
+            return False
+
+    return turns
 
 
 def _function(e: Expression, places: Mapping[tuple[Any, ...], tuple[int, int, int]]) -> Callable[..., Any] | None:

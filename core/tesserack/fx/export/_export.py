@@ -10,7 +10,7 @@ from typing import Any
 import tesserack as ts
 from tesserack import Tensor
 from tesserack.fx.export._asserts import named
-from tesserack.fx.export._doubts import doubts_of, telling_rows
+from tesserack.fx.export._doubts import branches, doubts_of, telling_rows
 from tesserack.fx.export._errors import ExportError, place_of, ways_out
 from tesserack.fx.export._merge import Difference, merge
 from tesserack.fx.export._narrow import corners, line_in, lowered, narrow
@@ -433,6 +433,7 @@ def _merged_at(program: Program, symbols: list[Symbol], rows: Sequence[Sequence[
     except Difference as error:
         raise _Varies(_values(symbols, every[alike[error.trace]]), error.why, place_of(error.node)) from error
     traces[base].doubts = doubts_of(pairs, symbols, [every[k] for k in alike])
+    traces[base].doubts += branches(traces[base].unknown.watch.asked, symbols, every[base])
     for k, row in enumerate(every):
         if k not in alike:
             line = place_of(_first_other(traces[base], traces[k]))

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 from tesserack.fx.export._expression import UNARY, Expression, number, operation
 
-__all__ = ["LOST", "Trees", "alike", "bound_trees", "recorded"]
+__all__ = ["LOST", "Trees", "alike", "bound_trees", "readings", "recorded", "taken"]
 
 # ``("size", n)`` for a size that was n, ``(sign, a, b)`` or ``(function, a)`` of others and plain numbers.
 Tree: TypeAlias = "tuple[Any, ...] | int | float"
@@ -29,7 +29,7 @@ def recorded(values: Sequence[Any], trees: Trees, bases: Sequence[Expression]) -
     found = {
         e.text: e
         for tree in trees.get((isinstance(values[0], float), values[0]), ())
-        for e in _readings(tree, bases, len(values))
+        for e in readings(tree, bases, len(values))
         if e.values == values and isinstance(e.values[0], float) == isinstance(values[0], float)
     }
     for e in found.values():
@@ -55,7 +55,7 @@ def _read_alike(
 ) -> Expression | None:
     steps = _steps(tree)
     pairs = zip(keys, traces, strict=True)
-    rows = [[_taken(t) for t in made.get(key, ()) if _steps(t) == steps] for key, made in pairs]
+    rows = [[taken(t) for t in made.get(key, ()) if _steps(t) == steps] for key, made in pairs]
     if not all(rows):
         return None
     told = [k for k, row in enumerate(rows) if len(row) == 1]  # where others were not the same number
@@ -83,11 +83,11 @@ def _steps(tree: Any) -> Any:
     return "size" if tree[0] == "size" else (tree[0], *map(_steps, tree[1:]))
 
 
-def _taken(tree: Any) -> list[Any]:
+def taken(tree: Any) -> list[Any]:
     """What its sizes were, in order."""
     if not isinstance(tree, tuple):
         return []
-    return [tree[1]] if tree[0] == "size" else [n for part in tree[1:] for n in _taken(part)]
+    return [tree[1]] if tree[0] == "size" else [n for part in tree[1:] for n in taken(part)]
 
 
 def _of(tree: Any, leaves: Iterator[Expression], count: int) -> Expression:
@@ -99,7 +99,7 @@ def _of(tree: Any, leaves: Iterator[Expression], count: int) -> Expression:
 def bound_trees(trees: Iterable[Tree], bases: Sequence[Expression], count: int, most: int = 24) -> list[Expression]:
     """Numbers that the program made, for what is made of them in turn."""
     known = {e.values for e in bases}
-    every = (e for tree in trees for e in _readings(tree, bases, count))
+    every = (e for tree in trees for e in readings(tree, bases, count))
     found: dict[tuple[Any, ...], Expression] = {}
     for e in every:
         if all(isinstance(v, int) for v in e.values) and e.values not in known and len({*e.values}) > 1:
@@ -109,7 +109,7 @@ def bound_trees(trees: Iterable[Tree], bases: Sequence[Expression], count: int, 
     return [*found.values()]
 
 
-def _readings(tree: Any, bases: Sequence[Expression], count: int) -> Iterator[Expression]:
+def readings(tree: Any, bases: Sequence[Expression], count: int) -> Iterator[Expression]:
     """The tree with each of its sizes one of those that vary and were that number, or a fixed one."""
     if not isinstance(tree, tuple):
         yield number(tree, count)
@@ -117,7 +117,7 @@ def _readings(tree: Any, bases: Sequence[Expression], count: int) -> Iterator[Ex
         yield from (base for base in bases if base.values[0] == tree[1])
         yield number(tree[1], count)
     else:
-        parts = itertools.product(*([*_readings(part, bases, count)] for part in tree[1:]))
+        parts = itertools.product(*([*readings(part, bases, count)] for part in tree[1:]))
         for part in itertools.islice(parts, _MOST):
             try:
                 yield _combined(tree[0], part)

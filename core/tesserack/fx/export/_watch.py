@@ -41,6 +41,7 @@ class Watch:
         self.decided: list[tuple[str, bool]] = []  # what came out of each comparison, with the program's line
         # The comparisons since a condition was stated, each with where the program makes it.
         self.pending: list[tuple[str, Any, Any, types.CodeType, int]] = []
+        self.asked: dict[tuple[str, Any, Any], bool] = {}  # comparisons of what is made of sizes, and what came out
         self.unknown: set[int] = set()  # sizes that follow from values
         self.trees: dict[tuple[bool, Any], list[Any]] = {}  # how the program made numbers of sizes: see _recorded
         self.reader: Callable[[], Any] = lambda: None  # the step that read the last number of a tensor's
@@ -85,6 +86,7 @@ class Watch:
         place = f"{frame.f_code.co_filename}:{frame.f_lineno}"
         self.decided.append((place, holds is True))
         if made_of is None:
+            self.asked[name, one.tree, getattr(other, "tree", None) or _plain(other)] = bool(holds)
             self._compare_size(one, other, place)
             if isinstance(other, _Watched) and other.made_of is None:
                 self.related = True
