@@ -30,6 +30,7 @@ from tesserack.compat.shims._dynamo.decorators import (
     nonstrict_trace,
     skip_frame,
 )
+from tesserack.compat.shims._dynamo.eval_frame import is_dynamo_supported
 from tesserack.fx.export import export as _exported
 from tesserack.jit._compile.backends import list_backends, lookup_backend, register_backend
 from tesserack.jit.compiler import (
@@ -102,11 +103,6 @@ def optimize(
 def optimize_assert(backend: Any = "inductor", **options: Any) -> Callable[[Any], Any]:
     """:func:`optimize` to one graph."""
     return optimize(backend, nopython=True, **options)
-
-
-def is_dynamo_supported() -> bool:
-    """Always True: functions run everywhere."""
-    return True
 
 
 class ExportResult(NamedTuple):

@@ -6,7 +6,7 @@ from typing import Any
 
 from tesserack.jit.compiler import OptimizedModule, disable, reset, set_stance
 
-__all__ = ["OptimizedModule", "disable", "innermost_fn", "reset", "set_stance"]
+__all__ = ["OptimizedModule", "disable", "innermost_fn", "is_dynamo_supported", "reset", "set_stance"]
 
 
 def innermost_fn(fn: Any, unaltered_fn_attr: str = "_torchdynamo_orig_callable") -> Any:
@@ -14,3 +14,8 @@ def innermost_fn(fn: Any, unaltered_fn_attr: str = "_torchdynamo_orig_callable")
     while hasattr(fn, unaltered_fn_attr):
         fn = getattr(fn, unaltered_fn_attr)
     return fn
+
+
+def is_dynamo_supported() -> bool:
+    """Always True: functions run everywhere."""
+    return True
