@@ -3,6 +3,8 @@
 function(tesserack_compile_together target excluded)
   get_target_property(sources ${target} SOURCES)
   list(FILTER sources INCLUDE REGEX "^${PROJECT_SOURCE_DIR}.*[.]cpp$")
+  # A unit's name is in the library: one that tells where it was built makes every build another.
+  list(FILTER sources EXCLUDE REGEX "^${PROJECT_BINARY_DIR}/")
   list(FILTER sources EXCLUDE REGEX "${excluded}")
   foreach(source IN LISTS sources)
     get_filename_component(folder ${source} DIRECTORY)

@@ -72,7 +72,8 @@ target_compile_options(_native PRIVATE -falign-functions=64) # as the core
 # What is of the binding alone is nobody else's to find.
 target_link_options(_native PRIVATE -Wl,-Bsymbolic-functions -Wl,--version-script=${PROJECT_SOURCE_DIR}/cmake/binding.map)
 set_target_properties(_native PROPERTIES LINK_DEPENDS ${PROJECT_SOURCE_DIR}/cmake/binding.map)
-set_target_properties(_native PROPERTIES INSTALL_RPATH "$ORIGIN/lib")
+# In the build tree beside the core, of which the path would be in the library: of another length, in each folder.
+set_target_properties(_native PROPERTIES INSTALL_RPATH "$ORIGIN/lib" BUILD_RPATH_USE_ORIGIN ON)
 install(TARGETS _native LIBRARY DESTINATION tesserack)
 
 if(NOT SKBUILD)
