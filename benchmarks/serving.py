@@ -254,6 +254,8 @@ def main() -> None:
     if "--apart" in sys.argv:
         sys.argv.remove("--apart")
         first, *others = sorted(os.sched_getaffinity(0))
+        if not others:
+            sys.exit("serving.py: --apart needs two processors, one for the model; there is one")
         os.environ[APART] = str(first)
         os.sched_setaffinity(0, others)
     wanted = sys.argv[1:] or ["request", "resnet18", "gpt", "text"]
