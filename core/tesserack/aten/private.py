@@ -41,7 +41,7 @@ def _block(scale: Tensor, rows: int, columns: int) -> tuple[Any, Any]:
 
 
 def _scaled_mm(
-    self: Tensor, mat2: Tensor, scale_a: Tensor, scale_b: Tensor, bias: Tensor | None = None,
+    self: Tensor, mat2: Tensor, scale_a: Any, scale_b: Any, bias: Tensor | None = None,
     scale_result: Tensor | None = None, out_dtype: Any = None, use_fast_accum: bool = False,
 ) -> Tensor:  # fmt: skip
     """As PyTorch's on processors, where ``scale_result`` changes nothing."""
@@ -49,6 +49,9 @@ def _scaled_mm(
 
     if self.ndim != 2 or mat2.ndim != 2:
         raise ValueError(f"_scaled_mm: expected matrices, got {tuple(self.shape)} and {tuple(mat2.shape)}")
+    if not isinstance(scale_a, Tensor) or not isinstance(scale_b, Tensor):
+        got = type(scale_a).__name__, type(scale_b).__name__
+        raise TypeError(f"_scaled_mm: expected scales as tensors, got {got[0]} and {got[1]}; try torch.tensor(2.0)")
     dtype = out_dtype or self.dtype
     values = self.dtype._values
     recipe_a, swizzle_a = _block(scale_a, self.shape[0], self.shape[1] * values)

@@ -87,3 +87,11 @@ def test_scaled_mm(scales: str, dtype: str | None, biased: bool) -> None:
 def test_what_is_not_there_is_not_there() -> None:
     assert not hasattr(ours, "_no_such_operator")
     assert isinstance(ours._VF._stack([ts.ones(1)]), ts.Tensor)
+
+
+def test_scales_that_are_none() -> None:
+    a, one = ts.ones(16, 32).to(ts.float8_e4m3fn), ts.tensor(1.0)
+    with pytest.raises(TypeError, match="expected scales as tensors, got float and Tensor"):
+        ours._scaled_mm(a, a.t(), 2.0, one)
+    with pytest.raises(ValueError, match=r"each of 16 rows, .* got \(3,\)"):
+        ours._scaled_mm(a, a.t(), ts.ones(3), one)
