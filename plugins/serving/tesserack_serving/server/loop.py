@@ -9,7 +9,6 @@ import threading
 import time
 from collections import defaultdict, deque
 from collections.abc import Sequence
-from queue import Empty
 from typing import Any
 
 from litserve.loops.base import LitLoop
@@ -18,6 +17,7 @@ from tesserack_serving.engine.engine import Engine
 from tesserack_serving.engine.model import LoadedModel
 from tesserack_serving.protocol.errors import ServingError
 from tesserack_serving.server.board import Board
+from tesserack_serving.server.line import WaitingLine
 from tesserack_serving.server.metrics import WorkerMetrics
 from tesserack_serving.server.options import ServerOptions
 from tesserack_serving.server.trace import Tracer
@@ -55,13 +55,13 @@ class Worker:
     """The state of the loop."""
 
     def __init__(
-        self, board: Board, options: ServerOptions, engine: Engine, number: int, queue: Any, transport: Any
+        self, board: Board, options: ServerOptions, engine: Engine, number: int, line: WaitingLine, transport: Any
     ) -> None:
         self.board, self.options, self.engine, self.number, self.transport = board, options, engine, number, transport
         self.metrics = WorkerMetrics(number)
         self.tracer = Tracer(board, options.trace, number)
         self.arrived: deque[Taken] = deque()
-        self.queue = queue
+        self.line = line
         self.texts: dict[int, tuple[LoadedModel, Scheduler]] = {}
         self.sequences: dict[str, Taken] = {}
         self.canceled: deque[str] = deque()
@@ -84,41 +84,34 @@ class Worker:
 
     # --- taking requests ---------------------------------------------------------------------------------------------
 
-    def _get(self, seconds: float) -> Taken | None:
-        """The next request of the queue that all workers share."""
+    def _take(self, limit: int, seconds: float) -> bool:
+        """Whether requests came from the line in which all workers' wait."""
         try:
-            packed = self.queue.get(seconds > 0, seconds)
-        except Empty:
-            return None
+            packed = self.line.take(limit, seconds)
         except (EOFError, ConnectionError):
             os._exit(0)  # the server has ended
-        taken: Taken = pickle.loads(packed)
-        return taken
+        self.arrived.extend(map(pickle.loads, packed))
+        self._note()
+        return bool(packed)
 
-    def _take_queued(self) -> None:
-        """What waits in the queue, as far as it can be made use of soon, without waiting for more."""
+    def _take_waiting(self) -> None:
+        """What waits in the line, as far as it can be made use of soon, without waiting for more."""
         waiting = any(scheduler.waiting for _, scheduler in self.texts.values())
         if waiting and self.board.workers > 1:
             return  # another worker may have a seat for the next one
-        while len(self.arrived) < self.options.read_ahead and self.board.queued() > 0:
-            taken = self._get(0)
-            if taken is None:
+        while (room := self.options.read_ahead - len(self.arrived)) > 0 and self.board.queued() > 0:
+            if not self._take(room, 0):
                 return
-            self.arrived.append(taken)
-            self._note()
 
     def _note(self) -> None:
         self.board.hold(self.number, [key for _, key, _ in (*self.computing, *self.arrived)] + [*self.sequences])
 
     def _wait(self) -> None:
         """Until there is something to do."""
-        if not self.arrived and not any(scheduler.active for _, scheduler in self.texts.values()):
-            taken = self._get(0.5)
-            if taken is None:
-                return
-            self.arrived.append(taken)
-            self._note()
-        self._take_queued()
+        idle = not self.arrived and not any(scheduler.active for _, scheduler in self.texts.values())
+        if idle and not self._take(1, 0.5):
+            return
+        self._take_waiting()
 
     def _next_batch(self) -> tuple[LoadedModel, list[Taken]] | None:
         """The oldest request, with those that may run with it."""
@@ -144,12 +137,9 @@ class Worker:
         until = time.monotonic() + model.config.batch_delay
         rows = _rows(first) + sum(map(_rows, self.arrived))
         while model.config.batch_delay and rows < model.config.max_batch:
-            taken = self._get(max(0.0, until - time.monotonic()))
-            if taken is None:
+            if not self._take(1, max(0.0, until - time.monotonic())):
                 return
-            self.arrived.append(taken)
-            self._note()
-            rows += _rows(taken)
+            rows += _rows(self.arrived[-1])
 
     def _alike(self, model: LoadedModel, first: Taken, key: Any) -> list[Taken]:
         batch, rows, rest = [first], first[2].inputs[0].shape[0], deque[Taken]()

@@ -25,6 +25,7 @@ from tesserack_serving.server import metrics
 from tesserack_serving.server.api import ServingAPI
 from tesserack_serving.server.board import Board
 from tesserack_serving.server.frontend import Frontend
+from tesserack_serving.server.line import Lines
 from tesserack_serving.server.options import ServerOptions
 from tesserack_serving.server.spec import error_response
 from tesserack_serving.server.transport import Bundles
@@ -62,6 +63,9 @@ class ServingServer(LitServer):  # type: ignore[misc] # without types
         before = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGTERM, signal.SIGINT)}
         try:
             manager = super()._init_manager(num_api_servers)
+            self._lines = Lines()
+            self._lines.start()
+            self.litapi_request_queues: dict[str, Any] = {self.api.api_path: self._lines.line()}
             self._transport: Any = Bundles(manager, self._transport._queues, self.board.folder)
         finally:
             for number, handler in before.items():
@@ -191,6 +195,7 @@ class ServingServer(LitServer):  # type: ignore[misc] # without types
             raise ServingError(path.read_text(), 500) from error
         finally:
             self.end_workers()
+            self._lines.shutdown()
             self._manager.shutdown()
 
 
