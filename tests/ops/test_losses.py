@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import tesserack as ts
 from tesserack.autograd import gradcheck, gradgradcheck
+from tesserack.fx.experimental.proxy_tensor import make_fx
 
 RNG = np.random.default_rng(7)
 CLASSES = np.array([0, 4, 2, 2, 1, 3])
@@ -67,6 +68,40 @@ def test_classes_in_the_second_dim(device: Any, reduction: str) -> None:
     losses = -np.take_along_axis(log_softmax(a), target[:, None], 1)[:, 0]
     close(ts.cross_entropy(tensor(a, device), tensor(target, device), reduction=reduction), reduced(losses, reduction))
     close(ts.cross_entropy(tensor(a[0, :, 0, 0], device), tensor(target[0, 0, 0], device)), losses[0, 0, 0])
+
+
+@pytest.mark.parametrize("reduction", REDUCTIONS)
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("form", ["whole", "channels last", "slice"])
+def test_losses_of_pictures(device: Any, reduction: str, weighted: bool, form: str) -> None:
+    a, w, classes = rand(2, 5, 3, 4), RNG.random(5) + 0.1, RNG.integers(0, 5, (2, 3, 4))
+    classes[0, 1, 2] = -100
+    per_target = np.where(classes == -100, 0, w[classes % 5] if weighted else 1.0)
+    losses = -np.take_along_axis(log_softmax(a), classes[:, None] % 5, 1)[:, 0] * per_target
+    x, target = tensor(a, device, grad=True), tensor(classes, device)
+    weight = tensor(w, device) if weighted else None
+
+    def lost(x: ts.Tensor) -> ts.Tensor:
+        if form == "channels last":
+            x = x.contiguous(memory_format=ts.channels_last)
+        elif form == "slice":
+            x = ts.cat([x, x], 3)[..., :4]
+        return ts.cross_entropy(x, target, weight, reduction=reduction)
+
+    close(lost(x), reduced(losses, reduction, per_target.sum()))
+    assert gradcheck(lost, (x,))
+    assert gradgradcheck(lost, (x,))
+
+
+def test_losses_of_pictures_take_scores_as_they_lie() -> None:
+    target = ts.randint(0, 5, (2, 3, 4))
+
+    def steps(x: ts.Tensor) -> str:
+        return str(make_fx(lambda x: ts.nll_loss(x, target))(x).graph)
+
+    whole = steps(ts.zeros(2, 5, 3, 4))
+    assert "nll_loss_forward" in whole and "permute" not in whole and "reshape" not in whole
+    assert "permute" in steps(ts.zeros(2, 5, 3, 4).contiguous(memory_format=ts.channels_last))
 
 
 @pytest.mark.parametrize("reduction", REDUCTIONS)

@@ -182,13 +182,14 @@ def test_embedding(dtype: np.dtype[Any]) -> None:
         np.testing.assert_array_equal(got, want.astype(dtype))  # the sums are exact in float32
 
 
+@pytest.mark.parametrize("shape", [(50, 7), (3, 7, 5, 4)], ids=["rows", "pictures"])
 @pytest.mark.parametrize("reduction", [0, 1, 2])
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
-def test_nll_loss(dtype: np.dtype[Any], reduction: int) -> None:
+def test_nll_loss(dtype: np.dtype[Any], reduction: int, shape: tuple[int, ...]) -> None:
     rng = np.random.default_rng(6)
-    x = (rng.integers(-8, 9, (50, 7)) / 8).astype(dtype)
-    target = rng.integers(0, 7, 50)
-    target[::5] = -100
+    x = (rng.integers(-8, 9, shape) / 8).astype(dtype)
+    target = rng.integers(0, 7, (shape[0], *shape[2:]))
+    target.reshape(-1)[::5] = -100
     for weight in (None, (rng.integers(1, 9, 7) / 8).astype(dtype)):
         wide = torch.from_numpy(x.astype("f8")).requires_grad_()
         wide_weight = None if weight is None else torch.from_numpy(weight.astype("f8"))
@@ -203,6 +204,16 @@ def test_nll_loss(dtype: np.dtype[Any], reduction: int) -> None:
         dx = np.full_like(x, 9)
         call("nll_loss_backward", [dx], [g, target, weight, total], [list(x.shape), reduction, -100])
         np.testing.assert_allclose(dx.astype("f8"), wide.grad.numpy(), rtol=3 * tolerance, atol=tolerance)
+
+
+def test_nll_loss_without_classes_or_places() -> None:
+    for shape, count in (((4, 0), 4), ((2, 3, 0), 0)):
+        x, target = np.zeros(shape, "f4"), np.full((shape[0], *shape[2:]), -100)
+        dx, g, total = np.empty(shape, "f4"), np.zeros(target.shape, "f4"), np.zeros((), "f4")
+        out = np.full(target.shape, 9, "f4")
+        call("nll_loss_forward", [out, total], [x, target, None], [0, -100])
+        assert out.size == count and not out.any() and not total
+        call("nll_loss_backward", [dx], [g, target, None, total], [list(shape), 0, -100])
 
 
 def test_nll_loss_refuses_a_bad_target() -> None:

@@ -29,16 +29,22 @@ void check_one_class(const char* op, const Tensor& input, const Tensor& target) 
            ": 0D or 1D target tensor expected, multi-target not supported: for an input (N, C) ",
            "expected target (N), got ", target.sizes(), "; try target.squeeze(1), or target.argmax(1) of one-hot rows");
 }
+// The sizes of targets: without that of the classes, the second.
+Dims beside_classes(IntSpan sizes) {
+  Dims rest(sizes);
+  rest.erase(rest.begin() + 1);
+  return rest;
+}
 void check_nll(const Tensor& self, const Tensor& target, const Tensor& weight) {
   TS_CHECK(is_floating(self.dtype()), "nll_loss: expected a floating input, got ", self.dtype());
-  TS_CHECK(self.ndim() == 2 && target.ndim() == 1 && self.size(0) == target.size(0),
-           "nll_loss: expected input (N, C) and target (N), got ", self.sizes(), " and ", target.sizes());
+  TS_CHECK(self.ndim() >= 2 && same(target.sizes(), beside_classes(self.sizes())),
+           "nll_loss: expected input (N, C, ...) and target (N, ...), got ", self.sizes(), " and ", target.sizes());
   check_classes(target, weight, self.size(1), self.dtype());
 }
 
 // Weight of every target: 1 or its class weight, 0 where ignored.
 struct Targets {
-  Tensor rows, weights; // rows (N, 1): class indices, 0 where ignored
+  Tensor rows, weights; // rows (N, 1, ...): class indices, 0 where ignored
   Targets(const Tensor& target, const Tensor& weight, int64_t n_classes, DType dtype, int64_t ignore_index) {
     Tensor kept = ops::ne(target, ignore_index);
     Tensor safe = ops::where(kept, target, filled(Dims{}, 0, DType::Int64, target.device()));
@@ -47,7 +53,9 @@ struct Targets {
                    n_classes - 1, " or ignore_index ", ignore_index);
     rows = ops::unsqueeze(safe, int64_t{1});
     weights = ops::to_dtype(kept, dtype);
-    if (weight.defined()) weights = ops::mul(weights, ops::index_select(raw_cast(weight, dtype), int64_t{0}, safe));
+    if (!weight.defined()) return;
+    Tensor each = ops::index_select(raw_cast(weight, dtype), int64_t{0}, ops::flatten(safe));
+    weights = ops::mul(weights, ops::reshape(each, target.sizes()));
   }
 };
 
@@ -55,20 +63,18 @@ using Two = std::tuple<Tensor, Tensor>;
 
 Two nll_forward_rule(const Tensor& self, const Tensor& target, const Tensor& weight, int64_t reduction, int64_t) {
   check_nll(self, target, weight);
-  int64_t n = self.size(0);
-  return {outline(reduction == kReduceNone ? IntSpan(&n, 1) : IntSpan(), self.dtype(), self.device()),
+  return {outline(reduction == kReduceNone ? target.sizes() : IntSpan(), self.dtype(), self.device()),
           outline({}, self.dtype(), self.device())};
 }
 
 Two nll_forward_parts(const Tensor& self, const Tensor& target, const Tensor& weight, int64_t reduction,
                       int64_t ignore_index) {
   auto nothing = [&]() -> Two {
-    Dims sizes;
-    if (reduction == kReduceNone) sizes.push_back(self.size(0));
-    return {filled(sizes, reduction == kReduceMean ? std::nan("") : 0.0, self.dtype(), self.device()),
+    return {filled(reduction == kReduceNone ? target.sizes() : IntSpan(), reduction == kReduceMean ? std::nan("") : 0.0,
+                   self.dtype(), self.device()),
             filled({}, 0.0, self.dtype(), self.device())};
   };
-  if (self.size(0) == 0) return nothing();
+  if (target.numel() == 0) return nothing();
   DType wide = accumulate_type(self);
   Tensor t = as_dtype(target, DType::Int64);
   Targets at(t, weight, self.size(1), wide, ignore_index);
@@ -84,8 +90,9 @@ Two nll_forward_parts(const Tensor& self, const Tensor& target, const Tensor& we
 
 Tensor nll_backward_rule(const Tensor& grad, const Tensor& target, const Tensor& weight, const Tensor& total,
                          IntSpan input_size, int64_t reduction, int64_t) {
-  TS_CHECK(input_size.size() == 2 && target.ndim() == 1 && target.numel() == input_size[0],
-           "nll_loss_backward: expected input_size (N, C) and target (N), got ", input_size, " and ", target.sizes());
+  TS_CHECK(input_size.size() >= 2 && same(target.sizes(), beside_classes(input_size)),
+           "nll_loss_backward: expected input_size (N, C, ...) and target (N, ...), got ", input_size, " and ",
+           target.sizes());
   TS_CHECK(reduction == kReduceNone ? same(grad.sizes(), target.sizes()) : grad.numel() == 1,
            "nll_loss_backward: grad of shape ", grad.sizes(), " does not fit the loss");
   TS_CHECK(total.dtype() == grad.dtype() && total.numel() == 1, "nll_loss_backward: expected a 0-d total_weight in ",
@@ -141,9 +148,10 @@ Tensor nll_loss(const Tensor& self, const Tensor& target, const Tensor& weight, 
                                       reduction, ignore_index);
     return reduction == kReduceNone ? ops::select(loss, int64_t{0}, int64_t{0}) : loss;
   }
-  Dims want(self.sizes());
-  want.erase(want.begin() + 1);
+  const Dims want = beside_classes(self.sizes());
   TS_CHECK(same(target.sizes(), want), "nll_loss: Expected target size ", IntSpan(want), ", got ", target.sizes());
+  if (self.is_contiguous()) return nll_loss_forward_op(self, target, weight, reduction, ignore_index);
+  // Classes that lie side by side, as of channels-last images, are rows as they are.
   Dims order = {0};
   for (int64_t d = 2; d < self.ndim(); ++d) order.push_back(d);
   order.push_back(1);
@@ -273,7 +281,7 @@ TS_OPERATORS(nll_loss) {
       .gradient(nll_gradient)
       .node_name("NllLossBackward0")
       .hidden()
-      .doc("nll_loss of (N, C) and (N); reduction 0 none, 1 mean, 2 sum. Also the total weight.");
+      .doc("nll_loss of (N, C, ...) and (N, ...); reduction 0 none, 1 mean, 2 sum. Also the total weight.");
   def("nll_loss_backward(Tensor grad, Tensor target, Tensor? weight, Tensor total_weight, int[] input_size, int "
       "reduction, int ignore_index) -> Tensor")
       .rule<nll_backward_rule>()

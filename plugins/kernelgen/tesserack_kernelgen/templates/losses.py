@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+import math
 
 from tesserack.backends import LaunchPlan
 
@@ -28,23 +28,26 @@ def _weight(kernel: Kernel, k: int, c: str) -> str:
 
 @template("nll_loss_forward")
 def nll_loss(call: Call) -> LaunchPlan:
-    """Outputs loss and total weight of inputs x (N, C), target (N), weight; ``params`` reduction, ignore_index."""
-    out, (x, target, _), (reduction, ignored) = call.outputs[0], call.inputs, call.params
+    """Outputs loss and total weight of inputs x (N, C, ...), target (N, ...), weight, all contiguous but the weight;
+    ``params`` reduction, ignore_index.
+    """
+    (x, target, _), (reduction, ignored) = call.inputs, call.params
     kernel = Kernel(call, "nll_loss")
     c = accumulator(name_of(x.dtype))
     rows, picked = kernel.input(0), kernel.input(1)
     bound, skip = kernel.index(x.shape[1]), kernel.number(ignored, "i64")
-    at = f"(idx)r * {kernel.index(x.strides[0])} + (idx)at * {kernel.index(x.strides[1])}"
-    code = f"""const i64 at = {picked.load(f"r * {kernel.index(target.strides[0])}", "i64")};
+    inner = kernel.index(max(1, math.prod(x.shape[2:])))
+    at = f"((idx)r / {inner} * {bound} + (idx)at) * {inner} + (idx)r % {inner}"
+    code = f"""const i64 at = {picked.load("r", "i64")};
     {c} weight = 0, loss = 0;
     if (at != {skip}) {{
       if (at < 0 || at >= {bound}) {{ {kernel.fault("index", "at")} }}
       else {{ weight = {_weight(kernel, 2, c)}; loss = -weight * {rows.load(at, c)}; }}
     }}"""
-    one = Rows(kernel, (), (x.shape[0],), c)
+    one = Rows(kernel, (), (math.prod(target.shape),), c)
     one.code(code)
     if reduction == _NONE:
-        one.store(kernel.output(0), (), out.strides, "loss")
+        one.store(kernel.output(0), (), (1,), "loss")
         one.store_row(kernel.output(1), (), "0")
         return LaunchPlan([one.launch()])
     one.stage("losses", "sum", "loss")
@@ -56,12 +59,11 @@ def nll_loss(call: Call) -> LaunchPlan:
 
 @template("nll_loss_backward")
 def nll_loss_backward(call: Call) -> LaunchPlan:
-    """Output dx (N, C) of inputs grad, target, weight, total; ``params`` input size, reduction, ignore_index."""
-    out, (grad, target, _, _), (_, reduction, ignored) = call.outputs[0], call.inputs, call.params
+    """Output dx (N, C, ...) of inputs grad, target, weight, total; ``params`` input size, reduction, ignore_index."""
+    out, _, (_, reduction, ignored) = call.outputs[0], call.inputs, call.params
     kernel = Kernel(call, "nll_loss_backward")
     result, given, picked = kernel.output(0), kernel.input(0), kernel.input(1)
     c = accumulator(result.dtype)
-    each = grad.strides if reduction == _NONE else (0,)
     skip, classes = kernel.number(ignored, "i64"), kernel.index(out.shape[1])
     divided = f" / {kernel.input(3).load('0', c)}" if reduction == _MEAN else ""
     weight = _weight(kernel, 2, c)
@@ -73,10 +75,8 @@ def nll_loss_backward(call: Call) -> LaunchPlan:
   const {c} v = at != {skip} && at == {at[3]} ? {value} : 0;
   {result.store(at[0], "v", c)}"""
 
-    return _walk(kernel, out, (each[0] if each else 0, target.strides[0]), body)
-
-
-def _walk(kernel: Kernel, out: Any, rows: tuple[int, int], body: Any) -> LaunchPlan:
-    """Over rows and classes; the last index is the number of the class."""
-    strides = [out.strides, (rows[0], 0), (rows[1], 0), (0, 1)]
-    return Elementwise(kernel, out.shape, strides, body).plan()
+    # Over samples, classes and places; the last index is the number of the class.
+    inner = math.prod(out.shape[2:])
+    shape, targets = (*out.shape[:2], inner), (inner, 0, 1)
+    strides = [(out.shape[1] * inner, inner, 1), targets if reduction == _NONE else (0, 0, 0), targets, (0, 1, 0)]
+    return Elementwise(kernel, shape, strides, body).plan()

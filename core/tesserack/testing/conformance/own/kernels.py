@@ -163,6 +163,7 @@ _LOSSES = (
     *_both("mean", lambda g: F.nll_loss(g(33, 10), g.index(10, 33))),
     *_both("weights, one ignored", lambda g: F.nll_loss(g(33, 10), g.index(10, 33), g.fixed(10), ignore_index=3)),
     *_both("each, of pictures", lambda g: F.nll_loss(g(2, 5, 4, 3), g.index(5, 2, 4, 3), reduction="none")),
+    *_both("weights, of pictures", lambda g: F.nll_loss(g(3, 4, 7), g.index(4, 3, 7), g.fixed(4), ignore_index=1)),
     *_both("sum", lambda g: F.nll_loss(g(1030, 3), g.index(3, 1030), reduction="sum")),
 )
 
