@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 import tesserack as ts
 from tesserack.utils import _ranges
@@ -110,3 +113,29 @@ def test_events_of_profiles_are_of_the_classes_that_tools_make():
     (average,) = [row for row in made.key_averages() if row.key == "matmul"]
     assert average.count == 2 and average.cpu_time_str.endswith("s")
     assert prof.events()[0].cpu_time_total_str.endswith("s") and "matmul" in made.table()
+
+
+@pytest.mark.parametrize("kind", [ts.profiler.profile, ts.autograd.profiler.profile])
+def test_operations_are_counted_once_where_asked(kind: Any) -> None:
+    model = ts.nn.Sequential(ts.nn.Conv2d(3, 8, 3), ts.nn.Linear(6, 5))
+
+    def counts(**options: Any) -> tuple[dict[str, int], str]:
+        with kind(**options) as prof:
+            (model(ts.ones(2, 3, 8, 8)) * 2 + 1).sum()
+        averages = prof.key_averages()
+        return {row.key: row.flops for row in averages if row.flops}, averages.table()
+
+    images, rows = 2 * 2 * 8 * 6 * 6 * 3 * 3 * 3, 2 * 2 * 8 * 6 * 6 * 5
+    elements = 2 * 8 * 6 * 5
+    wanted = {"conv2d": images, "linear": rows, "mul": elements, "add": elements}
+    assert counts(with_flops=True)[0] == wanted
+    assert counts(with_flops=True)[1].splitlines()[1].endswith("Total KFLOPs")
+    assert counts()[0] == {} and "FLOPs" not in counts()[1]
+
+
+def test_the_older_profiler_notes_places(tmp_path: Path) -> None:
+    with ts.autograd.profiler.profile(with_stack=True) as prof:
+        for _ in range(50):
+            ts.ones(100, 100).exp()
+    prof.export_stacks(str(tmp_path / "stacks"))
+    assert "test_the_older_profiler_notes_places" in (tmp_path / "stacks").read_text()

@@ -16,9 +16,23 @@ class profile(_profile):
     """As :class:`tesserack.profiler.profile`, with the older arguments."""
 
     def __init__(
-        self, enabled: bool = True, *, record_shapes: bool = False, profile_memory: bool = False, **options: Any
+        self,
+        enabled: bool = True,
+        *,
+        record_shapes: bool = False,
+        with_flops: bool = False,
+        profile_memory: bool = False,
+        with_stack: bool = False,
+        acc_events: bool = False,
+        **options: Any,
     ) -> None:
-        super().__init__(record_shapes=record_shapes, profile_memory=profile_memory)
+        super().__init__(
+            record_shapes=record_shapes,
+            profile_memory=profile_memory,
+            with_stack=with_stack,
+            with_flops=with_flops,
+            acc_events=acc_events,
+        )
         self.enabled = enabled
 
     def start(self) -> None:

@@ -20,6 +20,7 @@ from tesserack._native import Tensor
 from tesserack.backends._activity import KINDS
 from tesserack.library import dispatch
 from tesserack.utils import _ranges
+from tesserack.utils._flop_rules import POINTWISE, PRODUCTS
 from tesserack.utils.profiler._events import FunctionEvent, Interval
 
 __all__ = [
@@ -142,8 +143,15 @@ class DeviceEvent(NamedTuple):
 class Recorder:
     """Events of the threads that enter it, and the kernels of all threads."""
 
-    def __init__(self, shapes: bool = False, memory: bool = False, stacks: bool = False, namespace: str = "") -> None:
-        self.shapes, self.memory, self.stacks = shapes, memory, stacks
+    def __init__(
+        self,
+        shapes: bool = False,
+        memory: bool = False,
+        stacks: bool = False,
+        flops: bool = False,
+        namespace: str = "",
+    ) -> None:
+        self.shapes, self.memory, self.stacks, self.flops = shapes, memory, stacks, flops
         self.namespace = namespace  # written before the names of built-in operators
         self.events: list[Event] = []
         self.kernels: list[KernelEvent] = []
@@ -173,6 +181,20 @@ class Recorder:
         line = self._lines[event.thread]
         event.end = line.charge()
         line.open.remove(event)
+
+    def count(self, event: Event, call: Any, args: Any) -> Any:
+        """Make an operator's call and note its operations, unless they are part of a call that is being counted."""
+        line, name = self._lines[event.thread], call.op.partition(".")[0]
+        rule = None if line.counting else PRODUCTS.get(name) or POINTWISE.get(name)
+        if rule is None:
+            return call.redispatch(*args)
+        line.counting = True
+        try:
+            result = call.redispatch(*args)
+        finally:
+            line.counting = False
+        event.flops = rule(args, result)
+        return result
 
     def charge_devices(self) -> None:
         """Give what devices took for kernels to the innermost call that each kernel was called in."""
@@ -215,6 +237,7 @@ class _Line:
     def __init__(self) -> None:
         self.open: list[Event] = []
         self.last = 0.0
+        self.counting = False  # the operations of a call that is open
 
     def charge(self) -> float:
         """Give the time since the last event to the innermost one; what time it is."""
@@ -266,7 +289,7 @@ def _observe(call: Any, *args: Any) -> Any:
     if tensors:
         event.device = tensors[0].device.type
     try:
-        return call.redispatch(*args)
+        return recorder.count(event, call, args) if recorder.flops else call.redispatch(*args)
     finally:
         recorder.finish(event)
 

@@ -101,8 +101,9 @@ class EventList(list[Any]):
         total = self.self_cpu_time_total or 1.0
         titles = ["Name", "Self CPU %", "Self CPU", "CPU total %", "CPU total", "CPU time avg", "CPU Mem", "# of Calls"]
         titles += ["Self Device", "Device total"] if on_devices else []
+        unit, scale = _flops_unit(max((row.flops or 0 for row in rows), default=0))
         with_shapes = any(row.input_shapes for row in rows)
-        lines = [[*titles, *(["Input Shapes"] if with_shapes else [])]]
+        lines = [[*titles, *(["Input Shapes"] if with_shapes else []), *([f"Total {unit}"] if unit else [])]]
         for row in rows[: row_limit if row_limit >= 0 else None]:
             cells = [
                 row.key[:max_name_column_width],
@@ -115,7 +116,8 @@ class EventList(list[Any]):
                 str(row.count),
                 *([time_text(row.self_device_time_total), time_text(row.device_time_total)] if on_devices else []),
             ]
-            lines.append([*cells, *([str(row.input_shapes)] if with_shapes else [])])
+            flops = f"{row.flops / scale:.3f}" if row.flops else "--"
+            lines.append([*cells, *([str(row.input_shapes)] if with_shapes else []), *([flops] if unit else [])])
         # Ranges are no work: their own time is what the program does between its operators.
         outside = sum(row.self_cpu_time_total for row in rows if getattr(row, "is_user_annotation", False))
         rest = f"of which between operators: {time_text(outside)}\n" if outside else ""
@@ -153,6 +155,13 @@ def _layout(lines: list[list[str]], header: str | None) -> str:
     rule = "  ".join("-" * width for width in widths)
     body = ["  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)) for line in lines]
     return "\n".join([*([header] if header else []), rule, body[0], rule, *body[1:], rule])
+
+
+def _flops_unit(most: int) -> tuple[str, float]:
+    """In what operations are told, and how many of them that is; no unit where none were counted."""
+    units = ("FLOPs", "KFLOPs", "MFLOPs", "GFLOPs", "TFLOPs", "PFLOPs")
+    step = min((len(str(most)) - 1) // 3, len(units) - 1)
+    return (units[step] if most else ""), 1000.0**step
 
 
 def _bytes(count: int) -> str:

@@ -113,6 +113,7 @@ class profile:
         record_shapes: note the shapes of arguments.
         profile_memory: note how many bytes each call leaves allocated on the default device.
         with_stack: note where in the program each call is made.
+        with_flops: count the operations of products and convolutions, sums and pointwise products, by their shapes.
         acc_events: keep what earlier cycles of a schedule recorded; else the results are those of the last one.
 
     >>> import tesserack as ts
@@ -142,7 +143,7 @@ class profile:
         **options: Any,
     ) -> None:
         self._schedule, self._ready = schedule, on_trace_ready
-        self._options = (record_shapes, profile_memory, with_stack)
+        self._options = (record_shapes, profile_memory, with_stack, with_flops)
         self._recorder: Recorder | None = None
         self._running: ExitStack | None = None
         self._accumulates = acc_events
@@ -191,7 +192,7 @@ class profile:
     def _enter(self, action: ProfilerAction) -> None:
         self.current_action = action
         if action in (ProfilerAction.RECORD, ProfilerAction.RECORD_AND_SAVE) and self._running is None:
-            self._recorder = Recorder(*self._options, self._namespace)
+            self._recorder = Recorder(*self._options, namespace=self._namespace)
             self._running = ExitStack()
             self._running.enter_context(recording(self._recorder))
             self._mark = self._running.enter_context(ExitStack())
