@@ -207,6 +207,34 @@ def test_dlpack_capsules_of_both_versions() -> None:
     x.__dlpack__()  # never consumed: freed with the capsule
 
 
+class _Lent:
+    """What another library's array is to us: memory behind the protocol, and nothing else."""
+
+    def __init__(self, memory: ts.Tensor) -> None:
+        self._memory = memory
+
+    def __dlpack__(self, **options: object) -> object:
+        return self._memory.__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self._memory.__dlpack_device__()
+
+    def __len__(self) -> int:
+        return len(self._memory)
+
+    def __getitem__(self, at: int) -> object:
+        raise AssertionError("an array was read number by number")
+
+
+def test_tensors_of_what_lends_its_memory() -> None:
+    memory = ts.arange(6).reshape(2, 3)
+    copy = ts.tensor(_Lent(memory))
+    assert copy.dtype == ts.int64 and copy.data_ptr() != memory.data_ptr() and ts.equal(copy, memory)
+    assert ts.tensor(_Lent(memory), dtype=ts.float32, requires_grad=True).tolist() == memory.tolist()
+    assert ts.as_tensor(_Lent(memory)).data_ptr() == memory.data_ptr()
+    assert ts.as_tensor(_Lent(memory), dtype=ts.float64).dtype == ts.float64
+
+
 def test_dlpack_refusals() -> None:
     with pytest.raises(BufferError, match="detach"):
         ts.ones(2, requires_grad=True).__dlpack__()

@@ -185,6 +185,19 @@ PyRef storage_numbers(PyObject* data, DType dtype) {
   return checked(PyObject_CallMethod(data, "_storage_numbers", "O", wanted));
 }
 
+// Whether the data gives its memory by DLPack: another library's array, that would else be read number by number.
+bool gives_memory(PyObject* data) {
+  if (PyList_CheckExact(data) || PyTuple_CheckExact(data) || PyFloat_CheckExact(data) || PyLong_CheckExact(data))
+    return false;
+  return !is_numpy_scalar(data) && PyObject_HasAttrString(data, "__dlpack__");
+}
+
+// The tensor over memory that the data has, nothing for numbers.
+Tensor shared_memory(PyObject* data) {
+  if (is_numpy_array(data)) return from_array(data);
+  return gives_memory(data) ? from_dlpack(data) : Tensor();
+}
+
 int g_lift_key = -1;
 PyObject* g_lift = nullptr; // called with a new tensor where this thread's calls come to the key
 
@@ -248,7 +261,7 @@ Tensor construct_tensor(PyObject* data, DType dtype, Device device) {
   GradMode off(false);
   TS_CHECK_TYPE(!is_text(data), "tensor: invalid data type '", type_name(data), "'");
   if (is_tensor(data)) return copy_of(tensor_of(data), dtype, device);
-  if (is_numpy_array(data)) return copy_of(from_array(data), dtype, device);
+  if (Tensor shared = shared_memory(data); shared.defined()) return copy_of(shared, dtype, device);
   if (PyRef numbers = storage_numbers(data, dtype)) return copy_of(tensor_of(numbers.get()), dtype, device);
   Dims sizes = find_sizes(data);
   if (dtype == DType::Undefined) dtype = infer_dtype(data, 0);
@@ -265,9 +278,8 @@ Tensor construct_tensor(PyObject* data, DType dtype, Device device) {
 }
 
 Tensor construct_as_tensor(PyObject* data, DType dtype, std::optional<Device> device) {
-  if (!is_tensor(data) && !is_numpy_array(data))
-    return construct_tensor(data, dtype, device ? *device : default_device());
-  Tensor t = is_tensor(data) ? tensor_of(data) : from_array(data);
+  Tensor t = is_tensor(data) ? tensor_of(data) : shared_memory(data);
+  if (!t.defined()) return construct_tensor(data, dtype, device ? *device : default_device());
   if (dtype != DType::Undefined && dtype != t.dtype()) t = ops::to_dtype(t, dtype);
   Device target = device ? *device : is_tensor(data) ? t.device() : default_device();
   return t.device() == target ? t : ops::to_device(t, target);
