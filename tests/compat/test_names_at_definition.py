@@ -249,3 +249,25 @@ def test_constants_are_those_of_pytorch(program):
         "dependencies 131072 ()",
         "['lib', '.so', '', '-shared', '.so']",
     ]
+
+
+def test_helpers_of_files_that_programs_import(program):
+    assert program.run("""
+        import os, types, warnings, torch
+        from torch.serialization import (
+            SourceChangeWarning, check_module_version_greater_or_equal, mkdtemp, normalize_storage_type
+        )
+
+        warnings.filterwarnings("error", category=SourceChangeWarning)
+        with mkdtemp() as folder:
+            torch.save(torch.ones(2), os.path.join(folder, "x.pt"))
+            print(os.listdir(folder))
+        print(os.path.exists(folder), normalize_storage_type(torch.FloatStorage) is torch.FloatStorage)
+        package = types.ModuleType("package")
+        for version in ("0.3.1", "0.10.0", "0.2", "0.3.x"):
+            package.__version__ = version
+            try:
+                print(check_module_version_greater_or_equal(package, (0, 3, 1)))
+            except RuntimeError:
+                print("malformed")
+    """) == ["['x.pt']", "False True", "True", "True", "malformed", "malformed"]  # fmt: skip
