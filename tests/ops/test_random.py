@@ -107,6 +107,16 @@ def test_randperm(device: str, n: int) -> None:
     assert sorted(p.cpu().numpy().tolist()) == list(range(n))
 
 
+@pytest.mark.parametrize(
+    ("dtype", "most"), [(ts.float16, 2049), (ts.bfloat16, 257), (ts.uint8, 256), (ts.int8, 128), (ts.int16, 32768)]
+)
+def test_randperm_to_the_last_number_that_a_dtype_has(device: str, dtype: ts.dtype, most: int) -> None:
+    p = ts.randperm(most, dtype=dtype, device=device)
+    assert sorted(p.cpu().to(ts.int64).tolist()) == list(range(most))
+    with pytest.raises(RuntimeError, match="too large"):
+        ts.randperm(most + 1, dtype=dtype, device=device)
+
+
 DRAWS: dict[str, tuple[Callable[[str], Any], Any]] = {
     "rand": (lambda d: ts.rand(20000, device=d), stats.uniform()),
     "uniform_": (lambda d: ts.empty(20000, device=d).uniform_(-1, 3), stats.uniform(-1, 4)),

@@ -89,13 +89,14 @@ Tensor randperm_rule(int64_t n, Generator* g, DType dtype, Device device, bool) 
   DType t = dtype == DType::Undefined ? DType::Int64 : dtype;
   TS_CHECK_KIND(ErrorKind::NotImplemented, !is_bool(t) && !is_complex(t) && !is_storage_dtype(t),
                 "randperm: not implemented for dtype ", t);
-  int64_t exact = is_floating(t)      ? int64_t{1} << (t == DType::Float64   ? 53
-                                                       : t == DType::Float32 ? 24
-                                                       : t == DType::Float16 ? 11
-                                                                             : 8)
-                  : item_size(t) == 8 ? INT64_MAX
-                                      : int64_t{1} << (item_size(t) * 8 - !is_unsigned(t));
-  TS_CHECK(n <= exact, "randperm: n = ", n, " is too large for ", t, " to hold every index");
+  // The greatest number up to which every one has a place of its own in the dtype.
+  int64_t greatest = is_floating(t)      ? int64_t{1} << (t == DType::Float64   ? 53
+                                                          : t == DType::Float32 ? 24
+                                                          : t == DType::Float16 ? 11
+                                                                                : 8)
+                     : item_size(t) == 8 ? INT64_MAX
+                                         : (int64_t{1} << (item_size(t) * 8 - !is_unsigned(t))) - 1;
+  TS_CHECK(n - 1 <= greatest, "randperm: n = ", n, " is too large for ", t, " to hold every index");
   return drawn("randperm", IntSpan(&n, 1), g, t, device);
 }
 const KernelId kRandomOrder("random_order");
