@@ -6,9 +6,12 @@ import gc
 import warnings
 import weakref
 
+from typing import Any
+
 import pytest
 import tesserack as ts
 from tesserack.autograd import Function, grad, gradcheck, gradgradcheck
+from tesserack.utils.checkpoint import checkpoint
 
 
 def leaf(*values: float) -> ts.Tensor:
@@ -460,3 +463,54 @@ def test_results_of_functions_keep_the_class_of_inputs(wanted, device):
         with pytest.raises(RuntimeError, match="view"):
             _Handed.apply(x.as_subclass(Named))[0].add_(1)
     assert type(_Handed.apply(ts.nn.Parameter(x.detach()))[0]) is ts.Tensor
+
+
+def test_an_input_that_is_saved_and_handed_through_is_saved_as_the_input() -> None:
+    class Cubed(ts.autograd.Function):
+        """Hands x through, with the gradient of its cube."""
+
+        @staticmethod
+        def forward(ctx: Any, x: ts.Tensor) -> ts.Tensor:
+            ctx.save_for_backward(x)
+            return x
+
+        @staticmethod
+        def backward(ctx: Any, g: ts.Tensor) -> ts.Tensor:
+            (x,) = ctx.saved_tensors
+            assert x.requires_grad and x.is_leaf
+            return 3 * x**2 * g
+
+    x = ts.tensor([2.0], requires_grad=True)
+    (first,) = ts.autograd.grad(Cubed.apply(x), x, create_graph=True)
+    (second,) = ts.autograd.grad(first, x)
+    assert first.item() == 12 and second.item() == 12  # 6 x, not 6 x times the rule of the function once more
+    Cubed.apply(x).backward()
+
+
+def test_saved_results_have_their_history_where_nothing_is_recorded() -> None:
+    seen: list[tuple[bool, Any]] = []
+
+    class Exp(ts.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: ts.Tensor) -> ts.Tensor:
+            y = x.exp()
+            ctx.save_for_backward(y)
+            return y
+
+        @staticmethod
+        def backward(ctx: Any, g: ts.Tensor) -> ts.Tensor:
+            (y,) = ctx.saved_tensors
+            seen.append((y.requires_grad, y.grad_fn))
+            return y * g
+
+    y = Exp.apply(ts.zeros(2, requires_grad=True))
+    y.sum().backward()
+    assert seen == [(True, y.grad_fn)]
+
+
+def test_the_older_checkpoints_hand_inputs_through() -> None:
+    x, other = ts.ones(3, requires_grad=True), ts.ones(3)
+    out = checkpoint(lambda a, b: (a, b, None, 5), x, other, use_reentrant=True)
+    assert out[0].requires_grad and out[2:] == (None, 5)
+    (out[0] * 2).sum().backward()
+    assert x.grad is not None and x.grad.tolist() == [2.0] * 3

@@ -119,6 +119,12 @@ PyObject* set_materialize_grads(PyObject* self, PyObject* value) {
   return none();
 }
 
+// With its history also where nothing is recorded: backward may record by itself. A hook is run in the mode that is.
+Tensor saved_value(const SavedTensor& saved, Node* node) {
+  GradMode on(!saved.packed() || grad_enabled());
+  return saved.unpack(node);
+}
+
 PyObject* saved_tensors(PyObject* self, void*) {
   return guarded([&] {
     ContextObject* c = as_context(self);
@@ -126,7 +132,7 @@ PyObject* saved_tensors(PyObject* self, void*) {
     auto& saved = c->node->saved;
     PyRef tuple = checked(PyTuple_New(static_cast<Py_ssize_t>(saved.size())));
     for (size_t k = 0; k < saved.size(); ++k)
-      PyTuple_SET_ITEM(tuple.get(), static_cast<Py_ssize_t>(k), wrap(saved[k].unpack(c->node)));
+      PyTuple_SET_ITEM(tuple.get(), static_cast<Py_ssize_t>(k), wrap(saved_value(saved[k], c->node)));
     return tuple.release();
   });
 }
@@ -425,7 +431,8 @@ PyRef finish_output(const Ref<FunctionNode>& node, PyObject* given, size_t k, bo
   return result;
 }
 
-void save_tensors(FunctionNode& node, PyObject* raw_outputs, PyObject* outputs) {
+// An input that forward hands through is saved as the input that it is: what comes out is another tensor.
+void save_tensors(FunctionNode& node, PyObject* raw_outputs, PyObject* outputs, PyObject* const* args, size_t n) {
   PyObject* list = as_context(node.context)->to_save;
   for (Py_ssize_t k = 0; list && k < PyTuple_GET_SIZE(list); ++k) {
     PyObject* o = PyTuple_GET_ITEM(list, k);
@@ -438,6 +445,7 @@ void save_tensors(FunctionNode& node, PyObject* raw_outputs, PyObject* outputs) 
     Py_ssize_t at = -1;
     for (Py_ssize_t j = 0; j < PyTuple_GET_SIZE(raw_outputs); ++j)
       if (PyTuple_GET_ITEM(raw_outputs, j) == o) at = j;
+    if (at >= 0 && PyTuple_GET_ITEM(outputs, at) != o && among(args, n, o)) at = -1;
     bool own = at >= 0 && autograd_meta(tensor_of(PyTuple_GET_ITEM(outputs, at)).impl()) &&
                autograd_meta(tensor_of(PyTuple_GET_ITEM(outputs, at)).impl())->grad_fn.get() == &node;
     if (own)
@@ -506,7 +514,7 @@ PyObject* function_node_apply(PyObject*, PyObject* const* all, Py_ssize_t count)
     PyRef raw = single ? checked(PyTuple_Pack(1, result.get())) : result;
     check_dirty(as_context(node->context)->dirty, raw.get(), args, n, record);
     PyRef outputs = finish_outputs(node, raw.get(), args, n, record);
-    if (record) save_tensors(*node, raw.get(), outputs.get());
+    if (record) save_tensors(*node, raw.get(), outputs.get(), args, n);
     Py_CLEAR(as_context(node->context)->to_save);
     Py_CLEAR(as_context(node->context)->dirty);
     Py_CLEAR(as_context(node->context)->non_differentiable);
