@@ -1,4 +1,4 @@
-"""Pooling of tensors whose channels are innermost, of nothing, and what its gradients hold on to."""
+"""Pooling and shuffling of tensors whose channels are innermost, pooling of nothing, and what its gradients hold on to."""
 
 import pytest
 import tesserack as ts
@@ -115,3 +115,13 @@ def test_a_picture_without_channels_is_refused_and_a_batch_of_none_is_not(name: 
     with pytest.raises(RuntimeError):
         pool(ts.ones(0, *[4] * dims), 2)
     assert pool(ts.ones(0, 3, *[4] * dims), 2).shape == (0, 3, *[2] * dims)
+
+
+@pytest.mark.parametrize("make", [nn.ChannelShuffle, nn.PixelShuffle, nn.PixelUnshuffle])
+@pytest.mark.parametrize("dims", [4, 5])
+def test_shuffled_channels_stay_innermost(make, dims, device):
+    plain = ts.rand(2, *((8,), (4, 4))[dims - 4], 8, 6, device=device)
+    inner = plain.to(memory_format=LAYOUTS[dims])
+    got, want = make(2)(inner), make(2)(plain)
+    assert got.is_contiguous(memory_format=LAYOUTS[dims]) and want.is_contiguous()
+    ts.testing.assert_close(got.contiguous(), want)

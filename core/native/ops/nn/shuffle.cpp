@@ -23,11 +23,6 @@ Tensor permuted(const Tensor& t, std::initializer_list<int64_t> rest) {
 // New memory even where dimensions of size 1 would let a view do.
 Tensor copied(const Tensor& t, IntSpan sizes) { return ops::view(ops::clone(t, MemoryFormat::Contiguous), sizes); }
 
-// Channels last where the input is. New memory either way.
-Tensor laid_out(const Tensor& made, const Tensor& like) {
-  return is_channels_last(like) ? ops::contiguous(made, MemoryFormat::ChannelsLast) : made;
-}
-
 // (..., C r r, H, W) to (..., C, H r, W r).
 Tensor pixel_shuffle(const Tensor& self, int64_t r) {
   TS_CHECK(self.ndim() >= 3, "pixel_shuffle: expects input to have at least 3 dimensions, but got input with ",
@@ -40,7 +35,7 @@ Tensor pixel_shuffle(const Tensor& self, int64_t r) {
            "but input.size(-3)=",
            c, " is not divisible by ", r, " squared");
   Tensor split = ops::reshape(self, joined(lead, {c / area, r, r, h, w}));
-  return laid_out(copied(permuted(split, {0, 3, 1, 4, 2}), joined(lead, {c / area, h * r, w * r})), self);
+  return as_laid_out(self, copied(permuted(split, {0, 3, 1, 4, 2}), joined(lead, {c / area, h * r, w * r})));
 }
 
 // (..., C, H r, W r) to (..., C r r, H, W).
@@ -54,7 +49,7 @@ Tensor pixel_unshuffle(const Tensor& self, int64_t r) {
            "pixel_unshuffle: expects height and width to be divisible by downscale_factor, but got ", h, " and ", w,
            " for ", r);
   Tensor split = ops::reshape(self, joined(lead, {c, h / r, r, w / r, r}));
-  return laid_out(copied(permuted(split, {0, 2, 4, 1, 3}), joined(lead, {c * r * r, h / r, w / r})), self);
+  return as_laid_out(self, copied(permuted(split, {0, 2, 4, 1, 3}), joined(lead, {c * r * r, h / r, w / r})));
 }
 
 // Channels read as (groups, C / groups) and written the other way round.
@@ -67,7 +62,7 @@ Tensor channel_shuffle(const Tensor& self, int64_t groups) {
   Dims split(self.sizes());
   split[1] /= groups;
   split.insert(split.begin() + 1, groups);
-  return laid_out(copied(ops::transpose(ops::reshape(self, split), int64_t{1}, int64_t{2}), self.sizes()), self);
+  return as_laid_out(self, copied(ops::transpose(ops::reshape(self, split), int64_t{1}, int64_t{2}), self.sizes()));
 }
 
 } // namespace
