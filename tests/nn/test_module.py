@@ -4,6 +4,8 @@ import copy
 import gc
 import sys
 import weakref
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 import tesserack as ts
@@ -105,6 +107,27 @@ def test_registered_names_refuse_values_of_another_kind():
     assert names(net.named_parameters()) == ["body.1.weight"]
     net.scale = nn.Parameter(ts.ones(2))
     assert "scale" in names(net.named_parameters())
+
+
+MEMBERS: dict[str, Callable[[], Any]] = {
+    "register_parameter": lambda: nn.Parameter(ts.ones(1)),
+    "register_buffer": lambda: ts.ones(1),
+    "add_module": lambda: nn.Linear(1, 1),
+}
+
+
+@pytest.mark.parametrize("second", MEMBERS)
+@pytest.mark.parametrize("first", MEMBERS)
+def test_a_name_holds_a_member_of_one_kind(first: str, second: str) -> None:
+    module = nn.Module()
+    getattr(module, first)("x", MEMBERS[first]())
+    if first == second:
+        getattr(module, second)("x", MEMBERS[second]())  # another one of its kind takes its place
+    else:
+        with pytest.raises(KeyError, match="already exists"):
+            getattr(module, second)("x", MEMBERS[second]())
+    held = [len(module._parameters), len(module._buffers), len(module._modules)]
+    assert sum(held) == 1 and held[list(MEMBERS).index(first)] == 1
 
 
 @pytest.mark.parametrize(

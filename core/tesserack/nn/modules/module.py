@@ -207,9 +207,12 @@ class Module(HookMixin, TraversalMixin, ConvertMixin, StateDictMixin):
             raise TypeError(f"{kind} name: expected a string, got {type(name).__name__}")
         if not name or "." in name:
             raise KeyError(f'{kind} name can\'t be empty or contain ".", got {name!r}')
+        if name in registry:
+            return
+        own = self.__dict__
+        held = any(name in own.get(each, ()) for each in _REGISTRIES)
         # A parameter or module there that is not registered came with another module's __dict__, where members show.
-        shown = isinstance(self.__dict__.get(name), (Parameter, Module))
-        if name not in registry and ((name in self.__dict__ and not shown) or self._class_has(name)):
+        if held or (name in own and not isinstance(own[name], (Parameter, Module))) or self._class_has(name):
             raise KeyError(f"attribute '{name}' already exists in {type(self).__name__}")
 
     def _class_has(self, name: str) -> bool:
