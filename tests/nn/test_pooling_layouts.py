@@ -1,4 +1,4 @@
-"""Pooling and shuffling of tensors whose channels are innermost, pooling of nothing, and what its gradients hold on to."""
+"""Pooling and shuffling of innermost channels, pooling of nothing, and what its gradients hold on to."""
 
 import pytest
 import tesserack as ts

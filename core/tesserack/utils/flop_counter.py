@@ -11,9 +11,9 @@ from tesserack import _native
 from tesserack._native import Tensor
 from tesserack.aten.operators import OpOverloadPacket, namespace
 from tesserack.library import dispatch
-from tesserack.utils._flop_rules import PRODUCTS
 from tesserack.utils._pytree import tree_map
 from tesserack.utils.module_tracker import ModuleTracker
+from tesserack.utils.profiler._flops import PRODUCTS
 
 __all__ = ["FlopCounterMode", "flop_registry", "register_flop_formula"]
 

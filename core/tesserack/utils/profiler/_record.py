@@ -20,8 +20,8 @@ from tesserack._native import Tensor
 from tesserack.backends._activity import KINDS
 from tesserack.library import dispatch
 from tesserack.utils import _ranges
-from tesserack.utils._flop_rules import POINTWISE, PRODUCTS
 from tesserack.utils.profiler._events import FunctionEvent, Interval
+from tesserack.utils.profiler._flops import POINTWISE, PRODUCTS
 
 __all__ = [
     "DeviceEvent",
