@@ -300,7 +300,8 @@ def _directional(
     index: int,
     eps: float,
 ) -> float:
-    data, original = tensor.detach(), tensor.detach().clone()
+    # .data: by another counter of versions, so that what else views the same memory may still be used.
+    data, original = tensor.data, tensor.detach().clone()
     values = []
     for sign in (1.0, -1.0):
         data.copy_(original + direction * (sign * eps))
