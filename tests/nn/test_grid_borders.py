@@ -55,3 +55,24 @@ def test_neighbours_of_no_weight_are_not_read(device: ts.device, width: int) -> 
     assert out.flatten().tolist() == pytest.approx([0.5] * 900)
     flipped = F.grid_sample(image.flip(-1), -grid, align_corners=False)
     assert flipped.flatten().tolist() == pytest.approx([0.5] * 900)
+
+
+@pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
+def test_grid_that_is_made_from_the_input(mode: str) -> None:
+    def sampled(x: ts.Tensor) -> ts.Tensor:
+        return F.grid_sample(x, x.permute(0, 2, 3, 1), mode=mode, align_corners=False).square().sum()
+
+    x = ts.randn(2, 2, 4, 4, dtype=ts.float64, generator=ts.Generator().manual_seed(4)).requires_grad_()
+    (plain,) = ts.autograd.grad(sampled(x), x)
+    (recorded,) = ts.autograd.grad(sampled(x), x, create_graph=True)
+    assert ts.allclose(recorded, plain) and ts.allclose(ts.func.grad(sampled)(x.detach()), plain)
+    assert ts.autograd.gradgradcheck(sampled, x)
+
+
+@pytest.mark.parametrize("narrow", ["input", "grid", "both"])
+def test_autocast_samples_in_float32(narrow: str) -> None:
+    x, grid = ts.rand(1, 2, 4, 4), ts.rand(1, 3, 3, 2) * 2 - 1
+    given = x.bfloat16() if narrow != "grid" else x, grid.bfloat16() if narrow != "input" else grid
+    with ts.autocast("cpu", ts.bfloat16):
+        got = F.grid_sample(*given, align_corners=True)
+    assert ts.equal(got, F.grid_sample(*(t.float() for t in given), align_corners=True))

@@ -9,6 +9,7 @@ from typing import Any
 
 import tesserack as ts
 from tesserack import Tensor, _native, ops
+from tesserack.amp._autocast import widened
 from tesserack.autograd import Function
 from tesserack.nn._kernels import has_kernel
 
@@ -96,6 +97,7 @@ def grid_sample(
     if align_corners is None:
         _warn_default("grid_sample and affine_grid")
         align_corners = False
+    input, grid = widened(input), widened(grid)
     _check_grid(input, grid, mode)
     if has_kernel("grid_sample", input):
         return GridSampler.apply(input, grid, mode, padding_mode, align_corners)  # type: ignore[no-any-return]
@@ -124,6 +126,8 @@ class GridSampler(Function):
         if not ts.is_grad_enabled():
             numbers = _MODES.index(mode), _PADDINGS.index(padding_mode), align_corners
             return *ops._grid_sample_backward(grad, input, grid, *numbers), None, None, None
+        # Aliases, since a grid that is made from the input would hand its own gradient on to it here.
+        input, grid = input.view_as(input), grid.view_as(grid)
         wanted = [t for t, needed in zip((input, grid), ctx.needs_input_grad, strict=False) if needed]
         found = ts.autograd.grad(
             _by_parts(input, grid, *ctx.rest), wanted, grad, create_graph=True, materialize_grads=True
