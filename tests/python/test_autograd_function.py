@@ -260,6 +260,9 @@ def test_once_differentiable() -> None:
     (first,) = grad(Once.apply(x).exp(), x, create_graph=True)
     with pytest.raises(RuntimeError, match="once_differentiable"):
         first.backward()
+    # Forward mode goes by the derivative of backward: there is none, which is not a tangent of zeros.
+    with pytest.raises(RuntimeError, match="once_differentiable"):
+        ts.func.jvp(Once.apply, (x.detach(),), (ts.ones_like(x),))
 
 
 def test_functions_tell_the_class_of_their_nodes() -> None:

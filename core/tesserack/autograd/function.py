@@ -187,8 +187,8 @@ class _OnceOnly(Function):
     """Passes values through; its own backward says that there is no second derivative."""
 
     @staticmethod
-    def forward(ctx: Any, *values: Any) -> Any:
-        return tuple(value.detach() if isinstance(value, Tensor) else value for value in values)
+    def forward(ctx: Any, count: int, *values: Any) -> Any:
+        return tuple(value.detach() if isinstance(value, Tensor) else value for value in values[:count])
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
@@ -206,7 +206,9 @@ def once_differentiable(fn: Callable[..., Any]) -> Callable[..., Any]:
         if not _native.is_grad_enabled() or not wanted:
             return results
         several = isinstance(results, tuple)
-        marked = _OnceOnly.apply(*[_requiring_grad(result) for result in (results if several else (results,))])
+        found = [_requiring_grad(result) for result in (results if several else (results,))]
+        # They hang on the gradients too: a derivative by these, as forward mode takes it, is an error and not nothing.
+        marked = _OnceOnly.apply(len(found), *found, *grads)
         return marked if several else marked[0]
 
     return wrapper
