@@ -316,3 +316,20 @@ def test_calls_with_effects_stay():
     assert graph.eliminate_dead_code() and [n.target for n in graph.nodes if n.op == "call_function"] == [note]
     fx.GraphModule(nn.Module(), graph)(ts.ones(1))
     assert calls == [1]
+
+
+def test_gradients_within_a_traced_forward() -> None:
+    class Energy(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.lin = nn.Linear(4, 1)
+
+        def forward(self, x: ts.Tensor) -> ts.Tensor:
+            x = x.requires_grad_()
+            (slope,) = ts.autograd.grad([self.lin(x).sin().sum()], [x], create_graph=True)
+            return -ts.autograd.grad(self.lin(x).square().sum(), x, create_graph=True)[0] + slope
+
+    energy, x = Energy(), ts.randn(3, 4)
+    traced = fx.symbolic_trace(energy)
+    assert [n.target for n in traced.graph.nodes].count(ts.autograd.grad) == 2
+    assert ts.equal(traced(x.clone()), energy(x.clone()))

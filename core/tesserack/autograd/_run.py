@@ -20,7 +20,9 @@ TensorOrTensors = Tensor | Sequence[Tensor]
 
 
 def _tuple(value: Any) -> tuple[Any, ...]:
-    return (value,) if value is None or isinstance(value, Tensor) or _is_edge(value) else tuple(value)
+    alone = value is None or isinstance(value, Tensor) or _is_edge(value)
+    # A stand-in for a tensor, as a proxy of fx, is one too, and may not be iterated.
+    return (value,) if alone or hasattr(type(value), "__torch_function__") else tuple(value)
 
 
 def _is_edge(value: Any) -> bool:
