@@ -21,6 +21,8 @@ __all__ = ["other_values", "traced"]
 
 _TURNS = (1, 2, 3, 4, 8)
 _TRIES = 40  # until numbers are found that the program takes
+_NEAR = (2, 3, 4, 5, -1, -2)
+_FEW = 8  # places that are looked at so
 _MOST = 24  # numbers tried besides that the program compares with
 
 
@@ -79,7 +81,18 @@ def other_values(program: Program, symbols: Sequence[Symbol]) -> list[list[Any]]
             if value in values:
                 wanted |= {(values.index(value), number + step): None for step in (-1, 0, 1)}
     more += [[*example, 0, place, number] for place, number in wanted][:_MOST]
+    more += [[*example, 0, place, n] for place in _little_known(program, found) for n in _NEAR]
     return found + [row for row in more if _runs(program, symbols, row)]
+
+
+def _little_known(program: Program, rows: list[list[Any]]) -> list[int]:
+    """Places where so few whole numbers were tried, as for an index, that wrong formulas fit them too."""
+    seen: dict[int, set[int]] = {}
+    for row in rows:
+        for place, value in enumerate(program.traces[(*row,)].unknown.values):
+            if isinstance(value, int):
+                seen.setdefault(place, set()).add(value)
+    return [place for place, numbers in seen.items() if len(numbers) < 4][:_FEW]
 
 
 def _runs(program: Program, symbols: Sequence[Symbol], row: list[Any]) -> bool:
