@@ -67,6 +67,21 @@ def two_numbers(x: Any) -> Any:
     return ts.zeros(a, b)
 
 
+def written_under_a_mask(x: Any) -> Any:
+    y, near = x.clone(), x > 0.5
+    y[near] = x[near] * 2
+    y[:, 0][near[:, 0]] = 1.0
+    return y
+
+
+def written_in_rows(x: Any) -> Any:
+    y = ts.zeros_like(x)
+    for column in range(3):
+        rows, _ = ts.where(x[:, column : column + 1] > 0)
+        y[rows] += x[rows] * (column + 1)
+    return y
+
+
 def in_branches(x: Any) -> Any:
     return ts.cond(x.sum() > 0, lambda v: v * 2.0, lambda v: v + 1.0, (x.nonzero().float(),))
 
@@ -93,6 +108,9 @@ PROGRAMS = {
     "from the end": lambda x: x.flatten()[: x.sum().long().item()],
     "from there": lambda x: x.flatten()[x.abs().sum().long().item() :],
     "an index": lambda x: (x.flatten()[x.argmax().item()], x[x[:, 0].argmax().item()] + 1),
+    "an index of few": lambda x: x[0, 1:][x[0, 1:].argmax().item()] * x[0][x[0].argmin().item()],
+    "written under a mask": written_under_a_mask,
+    "written in rows": written_in_rows,
     "padded": lambda x: F.pad(x, (0, (x > 0).sum().item())),
     "bounded": lambda x: x + min(x.sum().long().item(), 3) - max((x > 0).nonzero().shape[0], 4),
     "slices": item_slice,

@@ -321,6 +321,19 @@ void assign_view(const Tensor& view, PyObject* value) {
   ops::copy_(view, without_leading_ones(source, view.ndim()));
 }
 
+// The dimensions of what is written there: fewer than these are stretched, so that only more have ones to lose. A trace
+// then says nothing of how many places there are, which values may decide.
+int64_t put_dims(const Tensor& view, const std::vector<Tensor>& indices) {
+  int64_t together = 0, taken = 0;
+  for (const Tensor& t : indices) {
+    if (!t.defined()) continue;
+    bool mask = is_mask(t);
+    together = std::max(together, mask ? int64_t{1} : t.ndim());
+    taken += mask ? t.ndim() : 1;
+  }
+  return view.ndim() - taken + together;
+}
+
 void assign_indexed(const Tensor& view, const std::vector<Tensor>& indices, PyObject* value) {
   Value number;
   double parts[2];
@@ -343,7 +356,7 @@ void assign_indexed(const Tensor& view, const std::vector<Tensor>& indices, PyOb
     source = ops::to_dtype(source, view.dtype());
   }
   if (!(source.device() == view.device()) && source.ndim() == 0) source = ops::to_device(source, view.device());
-  kIndexPut(view, TensorList(indices), without_leading_ones(source, 0));
+  kIndexPut(view, TensorList(indices), without_leading_ones(source, put_dims(view, indices)));
 }
 
 int assign_subscript(PyObject* self, PyObject* key, PyObject* value) {
