@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import tesserack as ts
-from tesserack import Tensor, full
+from tesserack import Tensor, _native, full
+from tesserack.nn.utils import _packed_by_masks as by_masks
 
 __all__ = [
     "PackedSequence",
@@ -169,10 +170,16 @@ def pack_padded_sequence(
     order = None
     if not enforce_sorted:
         ranked = sorted(range(len(counts)), key=lambda i: -counts[i])
-        order = ts.tensor(ranked, dtype=ts.int64, device=input.device)
+        if isinstance(lengths, Tensor) and not lengths.is_meta and _native._is_tracing():
+            order = by_masks.order_of(lengths).to(input.device)
+        else:
+            order = ts.tensor(ranked, dtype=ts.int64, device=input.device)
         counts = [counts[i] for i in ranked]
         rows = rows.index_select(1, order)
     _check_lengths(counts, rows)
+    if isinstance(lengths, Tensor) and not lengths.is_meta and _native._is_tracing():
+        falling = lengths if order is None else lengths.index_select(0, order.to(lengths.device))
+        return PackedSequence(*by_masks.packed(rows, falling), order)
     sizes = _sizes_of_steps(counts)
     data = ts.cat([rows[step, :size] for step, size in enumerate(sizes)])
     return PackedSequence(data, ts.tensor(sizes, dtype=ts.int64, device="cpu"), order)
@@ -228,6 +235,10 @@ def pad_packed_sequence(
             "pad_packed_sequence: expected total_length to be at least the length of the longest sequence, "
             f"got total_length={total_length} and max sequence length being {longest}"
         )
+    if _native._is_tracing():
+        number = sizes[0] if sequence.unsorted_indices is None else sequence.unsorted_indices.shape[0]
+        padded, lengths = by_masks.padded(sequence.data, sequence.batch_sizes, number, padding_value, total_length)
+        return _in_given_order(padded, lengths, sequence.unsorted_indices, batch_first)
     steps, start = [], 0
     rest = sequence.data.shape[1:]
     for size in sizes:
@@ -241,9 +252,13 @@ def pad_packed_sequence(
         more = (total_length - longest, sizes[0], *rest)
         padded = ts.cat([padded, full(more, padding_value, dtype=padded.dtype, device=padded.device)])
     lengths = ts.tensor([sum(size > row for size in sizes) for row in range(sizes[0])], dtype=ts.int64, device="cpu")
-    if sequence.unsorted_indices is not None:
-        padded = padded.index_select(1, sequence.unsorted_indices)
-        lengths = lengths[sequence.unsorted_indices.cpu()]
+    return _in_given_order(padded, lengths, sequence.unsorted_indices, batch_first)
+
+
+def _in_given_order(padded: Tensor, lengths: Tensor, order: Tensor | None, batch_first: bool) -> tuple[Tensor, Tensor]:
+    if order is not None:
+        padded = padded.index_select(1, order)
+        lengths = lengths[order.cpu()]
     return (padded.transpose(0, 1) if batch_first else padded), lengths
 
 
