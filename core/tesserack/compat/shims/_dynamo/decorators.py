@@ -47,8 +47,9 @@ def maybe_mark_dynamic(t: Any, index: Any) -> None:
     """Nothing: there is a graph for every shape."""
 
 
-def mark_static(t: Any, index: Any = None) -> None:
-    """Nothing: there is a graph for every shape."""
+def mark_static(t: Any, index: Any = None) -> Any:
+    """Nothing: there is a graph for every shape. A class of modules, which this decorates, is given back."""
+    return t if isinstance(t, type) else None
 
 
 def mark_static_address(t: Any, guard: bool = False) -> None:
