@@ -59,6 +59,8 @@ public:
   size_t num_calls() const { return graph_.nodes.size(); } // so far
   uint32_t serial() const { return serial_; }              // of this tracer in the process
   const Item& number(Id v) const { return graph_.values[v].number; }
+  void note_leaf() { makes_leaves_ = true; }
+  bool makes_leaves() const { return makes_leaves_; } // that require gradients, of which the graph does not know
   void warn(const std::string& text) { around_.warning(text); }
   // Values of a tensor that the program knows become numbers of the host: a warning.
   void host_read(const Tensor& t, const char* what);
@@ -119,7 +121,7 @@ private:
   std::unique_ptr<WatchStorage> made_;
   std::string regions_; // of autocast, where the program begins
   KeySet include_before_ = 0;
-  bool grad_before_ = true, running_ = false;
+  bool grad_before_ = true, running_ = false, makes_leaves_ = false;
   size_t next_sweep_ = 256;
   bool lenient_ = false, takes_views_ = true;
   std::string failed_;

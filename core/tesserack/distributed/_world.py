@@ -74,6 +74,11 @@ def world_groups() -> dict[str, ProcessGroup]:
     return dict(_world.groups)
 
 
+def names_of_groups() -> tuple[str, ...]:
+    """The same as long as there are the same groups: each start has a name of its own."""
+    return tuple(_world.groups)
+
+
 class GroupMember:
     """Of :func:`new_group`: what processes get that are not in the group."""
 

@@ -2,6 +2,7 @@
 #include "autograd/meta.h"
 #include "dispatch/primitive.h"
 #include "python/calls/operator_plan.h"
+#include "python/graph/traced_size.h"
 #include "runtime/pinned.h"
 #include <cstring>
 
@@ -52,7 +53,10 @@ PyObject* made_with(const FactoryOptions& options, Value& result) {
   Tensor made = Tensor::adopt(result.tensor);
   result.tag = Tag::None;
   if (options.pin_memory) made = pin_new(made);
-  if (options.requires_grad) set_requires_grad(made, true);
+  if (options.requires_grad) {
+    set_requires_grad(made, true);
+    note_leaf();
+  }
   return wrap(std::move(made));
 }
 

@@ -379,6 +379,7 @@ void define_graph(nb::module_& m) {
       .def("begin", &Recorder::begin)
       .def("end", &Recorder::end)
       .def("cancel", &Recorder::cancel)
+      .def_prop_ro("makes_leaves", [](Recorder& r) { return r.tracer().makes_leaves(); })
       .def_prop_ro("num_calls", [](Recorder& r) { return r.tracer().num_calls(); })
       .def_prop_ro("failed", [](Recorder& r) { return r.tracer().failed(); })
       .def("enter_module", [](Recorder& r, const std::string& path) { r.tracer().enter_module(path); })

@@ -112,6 +112,10 @@ void watch_sizes(bool on) {
   traced_int = count ? g_int : nullptr;
 }
 
+void note_leaf() {
+  if (Tracer* tracer = Tracer::current()) tracer->note_leaf();
+}
+
 bool is_tracing() { return traced_int && Tracer::current(); }
 
 PyObject* traced_size(const Tensor& t, int64_t dim) {

@@ -42,6 +42,9 @@ inline void note_function(PyObject* const* args, size_t n) {
     note_traced_function(args, n);
 }
 
+// A tensor that nobody has computed is about to require gradients; a graph would make one that does not.
+void note_leaf();
+
 void init_traced_size(PyObject* module);
 
 } // namespace ts::py

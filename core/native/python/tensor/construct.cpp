@@ -169,7 +169,7 @@ Target make_target(DType dtype, IntSpan sizes) {
 }
 
 Tensor copy_of(const Tensor& source, DType dtype, Device device) {
-  Tensor t = detach(source);
+  Tensor t = ops::detach(source);
   if (dtype == DType::Undefined) dtype = t.dtype();
   bool moves = !(t.device() == device), casts = t.dtype() != dtype;
   if (casts) t = ops::to_dtype(t, dtype);
@@ -239,7 +239,7 @@ Tensor joined(const Target& target, size_t dim, Device device, PyObject* o) {
   }
   IntSpan rest = target.sizes.subspan(dim);
   if (is_tensor(o)) {
-    Tensor t = ops::to_device(ops::to_dtype(detach(tensor_of(o)), target.dtype), device);
+    Tensor t = ops::to_device(ops::to_dtype(ops::detach(tensor_of(o)), target.dtype), device);
     TS_CHECK_VALUE(t.numel() == 1 ? rest.empty() : same(t.sizes(), rest), "tensor: expected a block of shape ", rest,
                    ", got ", t.sizes());
     return rest.empty() ? ops::reshape(t, Dims{}) : t;
@@ -331,9 +331,14 @@ PyObject* py_tensor(PyObject*, PyObject* args, PyObject* kwargs) {
     Device device = place ? *place : is_tensor(o.data) ? tensor_of(o.data).device() : default_device();
     Tensor t = construct_tensor(o.data, dtype, device);
     if (o.pin_memory) t = pin_new(t);
-    if (o.requires_grad) set_requires_grad(t, true);
-    return is_tensor(o.data) || is_numpy_array(o.data) || is_looked_on(o.data, t.dtype()) ? wrap(std::move(t))
-                                                                                          : lifted(std::move(t));
+    bool looks = is_tensor(o.data) || is_numpy_array(o.data) || is_looked_on(o.data, t.dtype());
+    PyRef made = PyRef::steal(looks ? wrap(std::move(t)) : lifted(std::move(t)));
+    // What a mode gives instead is what requires gradients.
+    if (o.requires_grad && is_tensor(made.get())) {
+      set_requires_grad(tensor_of(made.get()), true);
+      note_leaf();
+    }
+    return made.release();
   });
 }
 

@@ -5,6 +5,7 @@
 #include "dispatch/operator.h"
 #include "python/calls/operator_object.h"
 #include "python/calls/parse.h"
+#include "python/graph/traced_size.h"
 #include "python/tensor/tensor_object.h"
 #include "python/tensor/tensor_slots.h"
 #include "python/types.h"
@@ -47,7 +48,10 @@ PyObject* make_subclass(PyObject*, PyObject* args, PyObject* kwargs) {
   return guarded([&] {
     PyTypeObject* cls = expect_subclass(type, "_make_subclass");
     Tensor t = shallow_copy(expect_tensor(data, "_make_subclass"));
-    if (on) set_requires_grad(t, true);
+    if (on) {
+      set_requires_grad(t, true);
+      note_leaf();
+    }
     mark_for(cls, t);
     return wrap_as(cls, std::move(t));
   });

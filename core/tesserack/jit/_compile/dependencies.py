@@ -19,7 +19,7 @@ from tesserack.jit._compile.errors import NotProved
 from tesserack.jit._compile.look import is_a
 from tesserack.jit._compile.state import Tokens, autocast_dtypes, is_ours
 from tesserack.jit._compile.steps import TELLING
-from tesserack.jit._compile.watch import Watch, computes, is_of_library
+from tesserack.jit._compile.watch import Watch, answer_of, computes, is_of_library
 from tesserack.nn.parameter import Parameter
 from tesserack.utils import settings as _settings
 
@@ -137,6 +137,10 @@ class Dependencies:
         if any(code.co_filename == _AUTOCAST for code in self.own):
             found.append(autocast_dtypes())
             tokens.watch("answer", autocast_dtypes)
+        for code, space in self.own.items():
+            if (answer := answer_of(code, space)) is not None:
+                found.append(answer())
+                tokens.watch("answer", answer)
         return tuple(found)
 
     def _of_holders(self, tokens: Tokens, classes: dict[int, type], done: set[int]) -> list[Any]:
@@ -247,7 +251,7 @@ class Dependencies:
                 raise NotProved(
                     f"{code.co_filename}:{read.line} ({code.co_name}) reads the class {value.__qualname__}, "
                     "whose making may do anything",
-                    own=value.__module__ in ("collections", "itertools", "functools", "operator"),
+                    own=value.__module__ in ("collections", "itertools", "functools", "operator", "numpy"),
                 )
         for value in (*self.tokens.builtins.values(), *self.inputs.builtins.values()) if indirect else ():
             if not computes(value):

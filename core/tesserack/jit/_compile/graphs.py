@@ -19,13 +19,16 @@ from tesserack.fx.passes.shape_prop import _extract_tensor_metadata
 from tesserack.jit._compile.dependencies import Dependencies
 from tesserack.jit._compile.errors import NotProved
 from tesserack.jit._compile.gradients import check_gradients
+from tesserack.jit._compile.look import is_a
 from tesserack.jit._compile.watch import Watch
 from tesserack.jit._compile.whole import WholeCall, WholeCalls
+from tesserack.utils import _pytree as pytree
 
 __all__ = ["GraphRecorder", "hands_out_values"]
 
 # Operators that read values on the host, or whose results have sizes that depend on values.
-_READ = frozenset({"_local_scalar_dense", "item", "equal", "is_nonzero", "allclose"})
+_ITEM = ("_local_scalar_dense", "item")
+_READ = frozenset({*_ITEM, "equal", "is_nonzero", "allclose"})
 
 
 @functools.cache
@@ -47,6 +50,7 @@ class _Recorder(TorchDispatchMode):
         self.nodes: dict[int, tuple[Tensor, Node]] = {}
         self.values: dict[Node, Tensor] = {}
         self.read: dict[int, Tensor] = {}  # neither arguments nor computed
+        self.written: set[int] = set()  # of these, what the run has made of plain numbers
         self.changed = False
         self.last: Node | None = None  # of those that are no steps
 
@@ -85,6 +89,7 @@ class _Recorder(TorchDispatchMode):
         aten = namespace("aten")
         if func is aten.lift_fresh.default:  # what the program does to it must not reach the constant
             func = aten.lift_fresh_copy.default
+            self.written.add(id(args[0]))
         name = func._packet.__name__
         self._judge(func, name)
         node_args, node_kwargs = map_aggregate((tuple(args), dict(kwargs)), self.node_of)
@@ -100,7 +105,8 @@ class _Recorder(TorchDispatchMode):
 
     def _judge(self, func: Any, name: str) -> None:
         if hands_out_values(name):
-            self.watch.refuse(f"{func} hands out values, or sizes that depend on them")
+            own = not self.watch.branches() if name in _ITEM else name not in _READ
+            self.watch.refuse(f"{func} hands out values, or sizes that depend on them", own=own)
         random = is_impure_call(func, {}, True) and not func._schema.is_mutable
         self.changed = self.changed or random or func._schema.is_mutable or name == "native_batch_norm"
 
@@ -112,9 +118,12 @@ class _GradientSwitches(TorchFunctionMode):
         self.watch, self.enabled = watch, ts.is_grad_enabled()
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
         if ts.is_grad_enabled() != self.enabled and not self.watch.paused and not self.watch.inside:
-            self.watch.refuse(f"{func} is called where gradients are switched on or off")
-        return func(*args, **(kwargs or {}))
+            seen = pytree.tree_leaves((args, kwargs, result))
+            if any(is_a(x, Tensor) and x.requires_grad for x in seen):  # else it is all the same
+                self.watch.refuse(f"{func} is called where gradients are switched on or off", own=True)
+        return result
 
 
 class GraphRecorder:
@@ -177,8 +186,10 @@ class GraphRecorder:
 
     def finish(self, dependencies: Dependencies, known: dict[int, Tensor]) -> GraphModule:
         """The graph. ``NotProved``"""
-        if any(key not in known for key in self.mode.read):
-            raise NotProved("a tensor is used that is made from plain numbers, or held where it cannot be seen")
+        if any(key not in known and key not in self.mode.written for key in self.mode.read):
+            raise NotProved("a tensor is used that is held where it cannot be seen")
+        if ts.is_grad_enabled() != self.switches.enabled:
+            raise NotProved("the run leaves gradients switched on or off", own=True)
         if any(id(output) not in self.mode.nodes for output in self.outputs):
             raise NotProved("a tensor is returned that no operator has computed")
         nodes = [self.mode.nodes[id(output)][1] for output in self.outputs]

@@ -168,6 +168,8 @@ class ProgramRecorder:
             check_parts(graph, self.whole.calls)
             self.region = graph.casts_first() if _native._in_autocast() and not self.whole.calls else None
             self.graph: Any = graph.outer_level()
+            if self.tracer.makes_leaves and any(leaf.requires_grad for leaf in self.returned):
+                self.graph = NotProved("a tensor is made that requires gradients: a graph would make none", own=True)
         except NotProved as error:
             self.graph = error
         except RuntimeError as error:
@@ -206,7 +208,7 @@ class ProgramRecorder:
         changed = graph.has_random or bool(self.whole.calls) or _writes_outside(graph)
         reader = graph.host_reader(sizes=changed)
         if reader is not None:
-            raise NotProved(f"{reader} hands out values, or sizes that depend on them")
+            raise NotProved(f"{reader} hands out values, or sizes that depend on them", own=not self.reads)
         if self.reads and changed:
             raise NotProved(_VALUES_READ)
 

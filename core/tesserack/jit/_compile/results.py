@@ -19,6 +19,9 @@ __all__ = ["Maker", "Makers", "check_plain", "shape_of", "tensors_of"]
 Maker = Callable[[Any, list[Tensor], dict[int, Any]], Any]
 
 
+_PYTHONS = ("builtins", "itertools", "collections", "functools")
+
+
 def _is_object(value: Any) -> bool:
     """Whether an object is its attributes, and nothing happens when it is made of them."""
     cls = type(value)
@@ -86,7 +89,8 @@ class Makers:
             return lambda outputs, inputs, made: tuple([item(outputs, inputs, made) for item in items])
         if not (new := self.is_new(value)):
             told = f"an object of class {type(value).__qualname__} is returned, which the run has made"
-            raise NotProved(told, passing=new is False)  # it may lie where another one was
+            own = type(value).__module__ in _PYTHONS  # which graphs of PyTorch's make again
+            raise NotProved(told, passing=new is False, own=own)  # it may lie where another one was
         if id(value) not in self._done:
             number = len(self._done)
             self._done[id(value)] = lambda outputs, inputs, made: made[number]  # within itself
@@ -194,7 +198,8 @@ class Makers:
 
             return lambda: object.__new__(cls), fill
         told = f"an object of class {cls.__qualname__} is returned, which the run has made"
-        raise NotProved(told, own=bool(cls.__flags__ & (1 << 9)))  # as what PyTorch's graphs leave to Python
+        # As what PyTorch's graphs leave to Python, or make again.
+        raise NotProved(told, own=bool(cls.__flags__ & (1 << 9)) or cls.__module__ in _PYTHONS)
 
 
 class _Leaf(NamedTuple):

@@ -12,6 +12,7 @@ import string
 import sys
 import threading
 import types
+import warnings
 from collections.abc import Callable, Iterable
 from contextvars import ContextVar
 from pathlib import Path
@@ -21,7 +22,7 @@ from tesserack import Tensor, _native
 from tesserack._tensor import printing
 from tesserack._tensor.overrides import is_tensor_method_or_property
 from tesserack.autograd._whole import entries
-from tesserack.jit._compile.code import HIDDEN, REACHING, Read, calls_told, catches, check, reads
+from tesserack.jit._compile.code import HIDDEN, REACHING, Read, calls_told, catches, check, instructions_of, reads
 from tesserack.jit._compile.errors import NotProved
 from tesserack.jit._compile.inside import Inside
 from tesserack.jit._compile.steps import Steps
@@ -39,12 +40,31 @@ _COMPUTE = (
     "autograd/_decorator.py", "autograd/function.py", "amp/_autocast.py", "amp/_policies.py", "amp/autocast_mode.py",
 )  # fmt: skip
 _NOT = ("nn/parallel", "ops/random.py")
+# Functions of other folders that only tell of what there is; and the function there whose answer changes with it.
+_TELLING = {
+    "distributed/_world.py": (
+        {
+            "is_available",
+            "is_initialized",
+            "get_rank",
+            "get_world_size",
+            "get_default_group",
+            "resolve",
+            "names_of_groups",
+        },
+        "names_of_groups",
+    ),
+    "distributed/_group.py": ({"rank", "size"}, None),
+}
 # Not getattr, hasattr and hash: by which name, and of what, is not seen, so nothing could be asked again.
 _BUILTINS = frozenset({
     "abs", "all", "any", "bin", "callable", "chr", "divmod", "format", "isinstance",
     "issubclass", "iter", "len", "max", "min", "next", "ord", "pow", "repr", "round", "sorted", "sum",
 })  # fmt: skip
 _MODULES = frozenset({"math", "_operator", "itertools", "_functools", "_collections", "cmath", "collections"})
+# Methods of classes that make an object of what they are given, and of which classes.
+_OTHER_MAKERS = frozenset({"fromkeys", "from_iterable", "from_bytes", "fromhex", "maketrans"})
+_HOLDERS = ("itertools", "collections")
 _VALUES = (
     list,
     dict,
@@ -72,11 +92,14 @@ _REFUSED = frozenset({
 })  # fmt: skip
 # Of what PyTorch's graphs take, and these do not: a function that has to be one graph runs as plain Python then.
 _TAKEN = ("utils/profiler/_record.py", "utils/settings.py")
-_TAKEN_CALLS = frozenset({"_register_hook", "inference_mode"})
+_TAKEN_CALLS = frozenset({
+    "_register_hook", "_register_post_hook", "inference_mode", "tolist", "no_grad", "enable_grad", "set_grad_enabled",
+})  # fmt: skip
 _TAKEN_MODULES = ("collections", "functools", "random", "re", "_sre", "numpy")  # whose functions do no more
 _DRAWS = f"{PACKAGE}/compat/torch_random/"  # numbers as PyTorch draws them
 _OF_NUMPY = frozenset({"numpy", "_numpy", "_from_numpy", "from_numpy", "__array__"})  # of these, what arrays go through
 _FORMATS = ("format", "format_map")
+_WARNINGS = warnings.__file__
 _HISTORY = printing._history.__code__  # of each tensor whose text is made
 # What of tensors is not compared and this package's Python tells; it is called by whatever name.
 _GETTERS = frozenset(
@@ -120,9 +143,15 @@ def computes(function: Any) -> bool:
         return name in _OF_ABC
     if type(getattr(function, "__self__", None)) in (frozenset, tuple, str, bytes):
         return True  # of what does not change
-    if name == "__new__" and isinstance(getattr(function, "__self__", None), type):
-        return function.__self__.__module__ in ("builtins", "functools")
+    if isinstance(owner := getattr(function, "__self__", None), type) and name in ("__new__", *_OTHER_MAKERS):
+        return owner.__module__ in ("builtins", "functools", *(_HOLDERS if name in _OTHER_MAKERS else ()))
     return module in _MODULES or str(module).partition(".")[0] == "tesserack"
+
+
+def answer_of(code: types.CodeType, space: dict[str, Any]) -> Callable[[], Any] | None:
+    """For a function of this package that tells of what there is: what has the same answer while that is the same."""
+    name = _TELLING.get(code.co_filename[len(PACKAGE) + 1 :], ((), None))[1]
+    return None if name is None else space[name]
 
 
 def is_of_library(code: types.CodeType, name: str) -> bool:
@@ -226,6 +255,10 @@ class Watch:
         if self.reason is None and not _native._within_backend():
             self.reason = NotProved(reason, passing, final, own)
 
+    def branches(self) -> bool:
+        """Whether the program's line that runs goes by the value that it asks for, as ``if x.sum() > 0`` does."""
+        return _goes_by(sys._getframe(1))
+
     def refuse_outside(self, reason: str) -> None:
         """Note a reason that is none within calls that stand whole."""
         if not (self.inside or self.opaque):
@@ -293,13 +326,17 @@ class Watch:
                 self.refuse(f"{_line(frame)} calls {code.co_name}, which is no part of what is compared", own=True)
         elif name.startswith(PACKAGE):
             inside = name[len(PACKAGE) + 1 :]
-            if not inside.startswith(_COMPUTE) or inside.startswith(_NOT):
+            if code.co_name in _TELLING.get(inside, ((), None))[0]:
+                self.own.setdefault(code, frame.f_globals)
+            elif not inside.startswith(_COMPUTE) or inside.startswith(_NOT):
                 taken = inside in _TAKEN or _is_drawing(frame.f_back)
                 self.refuse(f"{_line(frame.f_back)} calls {code.co_name} of {inside}", own=taken)
             elif not name.startswith(_OWN):
                 self.own.setdefault(code, frame.f_globals)
         elif name.startswith("<frozen importlib"):
             return  # of what is loaded already
+        elif name == _WARNINGS:  # called by the core, which mostly warns once
+            self.refuse(f"{_line(frame.f_back)} has this package warn", passing=True, own=True)
         elif code.co_name == "import_module" and not _is_help(frame):
             self.refuse(f"{_line(frame.f_back)} imports a module")
         elif name == "<string>" and str(frame.f_globals.get("__name__")).startswith("namedtuple_"):
@@ -308,7 +345,11 @@ class Watch:
             self.codes.setdefault(code, frame.f_globals)
 
     def _is_noted(self, switch: Any) -> bool:
-        """Whether operators are written down with what this does to recording: a graph switches it off, not on."""
+        """Whether operators are written down with what this does to recording: a graph switches it off, not on. Of a
+        graph below autograd it is seen whether that matters to any operator.
+        """
+        if not self.native:
+            return isinstance(switch, (_native.no_grad, _native.enable_grad, _native.set_grad_enabled))
         if isinstance(switch, _native.set_grad_enabled):  # which has acted when it was made
             return self._recorded or not _native.is_grad_enabled()
         return isinstance(switch, _native.no_grad) or (self._recorded and isinstance(switch, _native.enable_grad))
@@ -316,7 +357,7 @@ class Watch:
     def _called_native(self, frame: types.FrameType, function: Any) -> None:
         name = str(getattr(function, "__name__", function))
         owner = getattr(function, "__self__", None)
-        if self.native and self._is_noted(owner):
+        if self._is_noted(owner):
             return
         if name in ("warn", "warn_explicit") and getattr(function, "__module__", None) == "_warnings":
             self.refuse(f"{_line(frame)} warns", passing=True)  # some do so once
@@ -400,6 +441,19 @@ def _is_help(frame: types.FrameType | None) -> bool:
             return False
         frame = frame.f_back
     return False
+
+
+def _goes_by(frame: types.FrameType | None) -> bool:
+    while frame is not None and frame.f_code.co_filename.startswith(PACKAGE):
+        frame = frame.f_back
+    if frame is None:
+        return False
+    names = [(i.offset, i.opname) for i in instructions_of(frame.f_code)]
+    after = [name for offset, name in names if offset >= frame.f_lasti]
+    jumps = [k for k, name in enumerate(after[:2]) if "JUMP" in name]
+    if jumps and after[jumps[0] + 1] in ("LOAD_ASSERTION_ERROR", "LOAD_COMMON_CONSTANT"):
+        return False  # what is asserted only stops the run
+    return bool(jumps) or after[0] in ("TO_BOOL", "UNARY_NOT")
 
 
 def _line(frame: types.FrameType | None) -> str:

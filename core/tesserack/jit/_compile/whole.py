@@ -262,7 +262,7 @@ class WholeCalls:
             watch.inside = False
         if not fits:
             if not self.reads:
-                watch.refuse(f"{line} calls item")
+                watch.refuse(f"{line} calls item", own=True)
             return NotImplemented
         kept = tensor.detach().clone()
         watch.inside = True
