@@ -4,6 +4,7 @@
 #include "dispatch/op_handles.h"
 #include "dispatch/operator.h"
 #include "extend/pending_bits.h"
+#include "graph/tracer.h"
 #include "python/graph/traced_index.h"
 #include "python/tensor/interop.h"
 #include "python/tensor/items.h"
@@ -253,7 +254,9 @@ Tensor joined(const Target& target, size_t dim, Device device, PyObject* o) {
   return ops::stack(parts, int64_t{0});
 }
 
-bool is_looked_on(PyObject* data, DType dtype) { return (is_lifting() || is_tracing()) && holds_followed(data, dtype); }
+bool is_looked_on(PyObject* data, DType dtype) {
+  return (is_lifting() || graph::Tracer::current()) && holds_followed(data, dtype);
+}
 
 } // namespace
 

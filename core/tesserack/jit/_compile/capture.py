@@ -124,7 +124,7 @@ def run(
             try:
                 given = [*tensors_of(result, watch.is_new)]
             except RecursionError:
-                given, watch.reason = [], watch.reason or NotProved("what is returned holds itself")
+                given, watch.reason = [], watch.reason or NotProved("what is returned holds itself", own=True)
             recorder.stop([*given, *(kept for _, kept in numbers.values())])
     finally:
         _state.compiling -= 1

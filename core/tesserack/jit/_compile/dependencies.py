@@ -31,6 +31,7 @@ _MAKERS = frozenset({
     enumerate, zip, reversed, map, filter, property, staticmethod, classmethod, OrderedDict, functools.partial,
     *(cls for cls in vars(types).values() if isinstance(cls, type)),
 })  # fmt: skip
+_TAKEN = ("collections", "itertools", "functools", "operator", "numpy", "weakref")  # which PyTorch's graphs follow
 _ROOTS = (Tensor, Parameter)
 _AUTOCAST = _autocast.__file__
 _WRAPPER = types.WrapperDescriptorType
@@ -251,7 +252,7 @@ class Dependencies:
                 raise NotProved(
                     f"{code.co_filename}:{read.line} ({code.co_name}) reads the class {value.__qualname__}, "
                     "whose making may do anything",
-                    own=value.__module__ in ("collections", "itertools", "functools", "operator", "numpy"),
+                    own=value.__module__ in _TAKEN,
                 )
         for value in (*self.tokens.builtins.values(), *self.inputs.builtins.values()) if indirect else ():
             if not computes(value):
