@@ -156,7 +156,8 @@ def run(
         if dependencies is not None:
             seeds.functions.update((id(function), function) for function in dependencies.ran())
             seeds.classes.update(dependencies.classes)
-        return result, error
+        # Whose frames hold the run's tensors, and lead back to it.
+        return result, error.with_traceback(None)
 
 
 @contextlib.contextmanager

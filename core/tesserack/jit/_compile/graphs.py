@@ -138,7 +138,8 @@ class GraphRecorder:
         for name, tensor in zip(names, tensors, strict=True):
             self.mode.last = self.graph.placeholder(name)
             self.mode.track(tensor, self.mode.last)
-        watch.count = lambda: len(self.graph.nodes)
+        graph = self.graph  # not this object, which holds the watch: tensors of the run would stay until garbage goes
+        watch.count = lambda: len(graph.nodes)
 
     def __enter__(self) -> GraphRecorder:
         self._enter()

@@ -152,6 +152,8 @@ class ProgramRecorder:
     def __exit__(self, *error: Any) -> None:
         self.whole.__exit__(*error)
         self.tracer.cancel()
+        if error[0] is not None:
+            self.watch.count = int  # which leads back here: what the run has made would not be let go
 
     def _put(self, call: WholeCall) -> Any:
         operator()(call.number, [self._some, *call.tensors])
