@@ -256,3 +256,28 @@ def test_a_leaf_made_in_the_run_requires_gradients_in_every_run(name, fullgraph)
         result, (leaf,) = compiled(ts.full((2,), 2.0 + k))
         result.sum().backward()
         assert leaf.is_leaf and leaf.grad.tolist() == [2.0 + k] * 2
+
+
+class Named(ts.Tensor):
+    """Tells of each call."""
+
+    calls = 0
+
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        Named.calls += 1
+        return super().__torch_function__(func, types, args, kwargs)
+
+
+@pytest.mark.parametrize("backend", [None, Backend])
+def test_tensors_of_classes_of_the_programs_own_are_no_error(backend):
+    given = {} if backend is None else {"backend": backend()}
+    compiled = ts.compile(lambda x: x.sin() * 2, fullgraph=True, **given)
+    for k in range(7):
+        plain = ts.full((2,), float(k))
+        x, before = plain.as_subclass(Named), Named.calls
+        result = compiled(x)
+        assert type(result) is Named and Named.calls > before
+        assert compiled(plain).equal(plain.sin() * 2)
+    sparse = ts.eye(2).to_sparse()
+    assert all(compiled(sparse).to_dense().equal(ts.eye(2).sin() * 2) for _ in range(7))

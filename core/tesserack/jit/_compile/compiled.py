@@ -330,7 +330,8 @@ class Compiled:
 
     def _given_what_is_not_seen(self, error: NotProved, args: Any, kwargs: Any) -> Any:
         """A call whose arguments are such that it is Python's."""
-        self._note_attempt(error if self.fullgraph else NotProved(error.reason, passing=True, own=error.own))
+        raises = self.fullgraph and not error.own
+        self._note_attempt(error if raises else NotProved(error.reason, passing=True, own=error.own))
         return self.function(*args, **kwargs)
 
     def _note_attempt(self, error: NotProved) -> None:

@@ -273,7 +273,7 @@ class Tokens:
         if identity and id(x) in self.tensors:
             return ("again", id(x))
         if type(x) not in TENSORS or x.layout is not ts.strided:
-            raise NotProved(f"a tensor of class {type(x).__name__} and layout {x.layout} is used")
+            raise NotProved(f"a tensor of class {type(x).__name__} and layout {x.layout} is used", own=True)
         own = own_dict(x)
         attributes = tuple((name, self.of(item)) for name, item in list(own.items())) if own else None
         if identity:
