@@ -288,3 +288,36 @@ def test_subclasses_say_how_copies_are_made():
     assert again[0].other is not two.other and len(again[0].other.nodes) == len(graph.nodes)
     x = ts.ones(1, 2)
     assert again[0](x).equal(two(x)) and again[0].get_submodule("0").weight is not two.get_submodule("0").weight
+
+
+def test_a_module_that_its_own_meta_holds_is_copied_once():
+    traced = fx.symbolic_trace(nn.ReLU())
+    traced.meta["itself"] = traced
+    made = copy.deepcopy(traced)
+    assert made.meta["itself"] is made and made is not traced
+    assert made(ts.tensor([-1.0, 2.0])).tolist() == [0.0, 2.0]
+
+
+class Told(fx.PHBase):
+    kind = "of a class"
+
+    def __init__(self, tag):
+        self.tag, self.name = tag, "another"
+
+
+def test_what_a_placeholder_tells_leaves_what_its_node_has():
+    class Tagging(fx.Tracer):
+        def create_node(self, *args, **kwargs):
+            node = super().create_node(*args, **kwargs)
+            node.tag = "of the tracer"
+            return node
+
+    def adds(a, b):
+        return a + b
+
+    for tracer, tag in ((fx.Tracer(), "x"), (Tagging(), "of the tracer")):
+        graph = tracer.trace(adds, concrete_args={"a": Told("x"), "b": Told("x")})
+        given = [node for node in graph.nodes if node.op == "placeholder"]
+        assert [(node.name, node.tag, node.kind) for node in given] == [
+            ("a_1", tag, "of a class"), ("b_1", tag, "of a class"),
+        ]  # fmt: skip

@@ -103,8 +103,11 @@ def _numbered(tracer: Any, number: int, value: Any) -> Any:
 
 def _hand_over(value: Any, proxy: Any) -> None:
     if isinstance(value, PHBase) and value is not PH:
-        for name, attribute in vars(value).items():
-            setattr(proxy.node, name, attribute)
+        for name in dir(value):
+            attribute = None if name.startswith("__") else getattr(value, name)
+            # What the node has is its own: its name, or what a tracer has given it.
+            if not (name.startswith("__") or callable(attribute) or hasattr(proxy.node, name)):
+                setattr(proxy.node, name, attribute)
 
 
 def _argument(

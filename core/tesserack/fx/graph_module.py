@@ -194,17 +194,18 @@ class GraphModule(Submodules, Module):
             self._deepcopy_init()(made, _CodeOnlyModule(body), body["_graph"])
             made.meta.update(body["meta"])
             return made
-        return self._copied(copy.deepcopy(self._parts(), memo), copy.deepcopy(self._graph, memo), memo)
+        # Known before its parts are copied, which may hold the module.
+        made = memo[id(self)] = self._plain_class.__new__(self._plain_class)
+        return self._copied(made, copy.deepcopy(self._parts(), memo), copy.deepcopy(self._graph, memo))
 
     def __copy__(self) -> GraphModule:
-        made = self._copied(copy.copy(self._parts()), self._graph.__deepcopy__({}), {})
-        return made
+        made = self._plain_class.__new__(self._plain_class)
+        return self._copied(made, copy.copy(self._parts()), self._graph.__deepcopy__({}))
 
-    def _copied(self, parts: dict[str, Any], graph: Graph, memo: dict[int, Any]) -> GraphModule:
-        made = _put_together(self._plain_class, parts, graph, type(self).__name__)
+    def _copied(self, made: GraphModule, parts: dict[str, Any], graph: Graph) -> GraphModule:
+        _fill(made, parts, graph, type(self).__name__)
         for hook in self.__dict__.get("_deepcopy_hooks", ()):
             hook(made)
-        memo[id(self)] = made
         return made
 
     def __reduce__(self) -> Any:
@@ -276,8 +277,12 @@ def reduce_package_graph_module(importer: Any, body: dict[str, Any], generated_m
 def _put_together(cls: type[GraphModule], parts: dict[str, Any], graph: Graph, name: str) -> GraphModule:
     """A module from what another had, which is its own from now on."""
     made = cls.__new__(cls)
+    _fill(made, parts, graph, name)
+    return made
+
+
+def _fill(made: GraphModule, parts: dict[str, Any], graph: Graph, name: str) -> None:
     Module.__init__(made)
     type(made).__name__ = name
     made.__dict__.update(parts)
     made.graph = graph
-    return made
