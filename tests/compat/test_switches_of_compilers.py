@@ -56,3 +56,15 @@ def test_a_class_of_modules_that_is_marked_stays_one(tmp_path):
     print(torch.compile(Layer())(torch.ones(1)).item())
     """
     assert _runs(text, tmp_path) == "2.0\n"
+
+
+def test_a_run_that_is_captured_is_told_so_by_the_older_name_too(tmp_path):
+    text = """
+    import torch
+
+    def told():
+        return torch.ones(2) if torch._utils.is_compiling() else torch.zeros(2)
+
+    print(told().sum().item(), torch.compile(told, backend="eager")().sum().item())
+    """
+    assert _runs(text, tmp_path) == "0.0 2.0\n"

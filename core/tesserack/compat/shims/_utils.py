@@ -11,9 +11,10 @@ from typing import Any
 
 import tesserack as ts
 from tesserack import Tensor
+from tesserack.jit.compiler import is_compiling
 from tesserack.nn.parameter import Parameter
 
-__all__ = ["ExceptionWrapper"]
+__all__ = ["ExceptionWrapper", "is_compiling"]
 
 
 class ExceptionWrapper:
