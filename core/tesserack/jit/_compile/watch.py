@@ -451,7 +451,7 @@ def _goes_by(frame: types.FrameType | None) -> bool:
     names = [(i.offset, i.opname) for i in instructions_of(frame.f_code)]
     after = [name for offset, name in names if offset >= frame.f_lasti]
     jumps = [k for k, name in enumerate(after[:2]) if "JUMP" in name]
-    if jumps and after[jumps[0] + 1] in ("LOAD_ASSERTION_ERROR", "LOAD_COMMON_CONSTANT"):
+    if jumps and {*after[jumps[0] + 1 : jumps[0] + 2]} & {"LOAD_ASSERTION_ERROR", "LOAD_COMMON_CONSTANT"}:
         return False  # what is asserted only stops the run
     return bool(jumps) or after[0] in ("TO_BOOL", "UNARY_NOT")
 
