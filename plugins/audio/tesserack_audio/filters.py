@@ -1,7 +1,7 @@
 """Recursive filters: each sample depends on those before it.
 
-Within a block of samples the recursion is a triangular system, solved once for all blocks: the block is then a product
-with its inverse, and only what the samples before the block add is carried on.
+Within a block of samples the recursion is a product with its answer to an impulse, found once for all blocks; only what
+the samples before the block add is carried on.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ def _recursion(samples: Tensor, coefficients: Tensor, before: Tensor) -> Tensor:
     channels, order = a.shape
     block = min(BLOCK, x.shape[2])
     steps = ts.arange(block, device=x.device)
-    # Row t of the system holds a[t - s] at column s; of what came before, a[t + order - s].
     lag = steps[:, None] - steps[None]
+    answer = ts.cat([_answer(a, block), a.new_zeros((channels, 1))], 1)
+    inverse = answer[:, lag.where(lag >= 0, block)]
+    # Of what came before, row t takes a[t + order - s] at column s.
     padded = ts.cat([a.new_ones((channels, 1)), a, a.new_zeros((channels, 1))], 1)
-    system = padded[:, lag.clamp(-1, order + 1).where(lag >= 0, order + 1)]
     earlier = steps[:, None] + order - ts.arange(order, device=x.device)[None]
     carried = padded[:, earlier.clamp(max=order + 1)]
-    inverse = ts.linalg.solve_triangular(system, ts.eye(block, dtype=x.dtype, device=x.device), upper=False)
     past, made = before.double(), []
     for first in range(0, x.shape[2], block):
         part = x[:, :, first : first + block]
@@ -42,6 +42,19 @@ def _recursion(samples: Tensor, coefficients: Tensor, before: Tensor) -> Tensor:
         made.append(result)
         past = ts.cat([past, result], 2)[:, :, -order:] if order else past
     return ts.cat(made, 2).to(samples.dtype)
+
+
+def _answer(a: Tensor, length: int) -> Tensor:
+    """The first results for 1, 0, 0, ... of filters (C, K), step by step.
+
+    To solve a system for all at once loses as many digits as the answer of a filter of high order grows by.
+    """
+    latest = ts.zeros_like(a)  # the last one first
+    made = [a.new_ones((a.shape[0], 1))]
+    for _ in range(length - 1):
+        latest = ts.cat([made[-1], latest], 1)[:, : a.shape[1]]
+        made.append(-(a * latest).sum(1, keepdim=True))
+    return ts.cat(made, 1)
 
 
 def lfilter_core_loop(input_signal_windows: Tensor, a_coeffs_flipped: Tensor, padded_output_waveform: Tensor) -> None:

@@ -35,6 +35,22 @@ def test_recursive_filters(tesserack_device: object, order: int, length: int) ->
         filters.lfilter_core_loop(given[0], given[1][:2], out)
 
 
+def test_filters_of_high_order_keep_their_digits(tesserack_device: object) -> None:
+    # Nine poles near 1, and zeros at 1 that take away what they add: of 5e4 that an impulse is answered, 1 is left.
+    poles = 0.86 * np.exp(1j * np.linspace(-0.2, 0.2, 9))
+    a, b = np.poly(poles).real, np.poly(np.ones(9))
+    length = 600
+    x = np.zeros(length)
+    x[:10] = b
+    want = np.zeros(length + 9)
+    for t in range(length):
+        want[t + 9] = x[t] - sum(a[k] * want[t + 9 - k] for k in range(1, 10))
+    out = ts.zeros(1, 1, length + 9, dtype=ts.float64, device=tesserack_device)
+    given = (ts.tensor(v, device=tesserack_device) for v in (x[None, None], a[None, ::-1].copy()))
+    filters.lfilter_core_loop(*given, out)
+    np.testing.assert_allclose(out.cpu().numpy()[0, 0], want, atol=1e-7)
+
+
 def test_overdrive(tesserack_device: object) -> None:
     wave, temp = RNG.standard_normal((2, 2, 600))
     want, last_in, last_out = np.zeros((2, 600)), np.zeros(2), np.zeros(2)
