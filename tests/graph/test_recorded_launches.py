@@ -147,7 +147,10 @@ def test_writes_to_what_is_given(card: RecordingCard) -> None:
 @pytest.mark.parametrize("draws", [False, True])
 def test_random_programs_give_the_bits_of_eager(card: RecordingCard, draws: bool) -> None:
     chance = seeds.generator(f"recorded launches {draws}")
-    for _ in range(100 if seeds.full() else 8):
+    some = 100 if seeds.full() else 8
+    for k in range(100):
+        if k >= some and card.replayed:  # of some seeds' first programs none has its memory again
+            break
         seed = chance.randrange(2**31)
         program = Program(seed, writes=True, draws=draws)
 
