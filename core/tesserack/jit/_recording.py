@@ -12,6 +12,7 @@ from typing import Any
 import tesserack
 from tesserack import Tensor, _native
 from tesserack.jit import _sizes
+from tesserack.jit._apart import apart
 from tesserack.jit._functions import FunctionCall, FunctionCalls
 from tesserack.jit._script import TracerWarning
 from tesserack.nn.modules._hooks import register_module_forward_hook, register_module_forward_pre_hook
@@ -111,7 +112,7 @@ def record(
     ``names``: of the tensors among the arguments. ``RuntimeError`` for arguments and results that are no tensors or
     containers of tensors, and, where ``strict``, for lists and dicts as results.
     """
-    leaves, given = pytree.tree_flatten((args, kwargs))
+    leaves, given = pytree.tree_flatten(apart((args, kwargs), history=False))
     leaves = _arguments(leaves)
     own_args, own_kwargs = pytree.tree_unflatten(leaves, given)
     tracer = _native._Tracer(_PACKAGE, warn_where_it_stands)
@@ -123,7 +124,7 @@ def record(
     try:
         with functions.taking(), _module_paths(tracer, module):
             output = function(*own_args, **own_kwargs)
-        leaves, gave = pytree.tree_flatten(output)
+        leaves, gave = pytree.tree_flatten(apart(output))
         results = _results(leaves)
         if strict and isinstance(output, (list, dict)):
             raise RuntimeError(_CONTAINER.format(type(output).__name__))

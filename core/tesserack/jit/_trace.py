@@ -12,10 +12,12 @@ from typing import Any
 import tesserack as ts
 from tesserack import Tensor
 from tesserack.jit import _recording
+from tesserack.jit._apart import apart
 from tesserack.jit._python_call import OPERATOR
 from tesserack.jit._script import ScriptModule, TracingCheckError
 from tesserack.jit._traced import Program, TopLevelTracedModule, TracedFunction, places_of, slots_of
 from tesserack.nn.modules.module import Module
+from tesserack.sparse._parts import is_sparse
 from tesserack.utils import _pytree as pytree
 
 __all__ = ["trace", "trace_module"]
@@ -161,7 +163,7 @@ def _leaf_names(args: tuple[Any, ...], kwargs: dict[str, Any], positional: list[
     named = [(positional[k] if k < len(positional) else f"argument_{k + 1}", arg) for k, arg in enumerate(args)]
     names: list[str] = []
     for name, arg in (*named, *kwargs.items()):
-        leaves = pytree.tree_leaves(arg)
+        leaves = pytree.tree_leaves(apart(arg))
         plain = len(leaves) == 1 and leaves[0] is arg
         names += [name] if plain else [f"{name}_{k}" for k in range(len(leaves))]
     return [re.sub(r"\W", "_", name) for name in names]
@@ -216,7 +218,7 @@ def _state_of(module: Module | None) -> list[tuple[Tensor, Tensor]]:
 def _restore(state: list[tuple[Tensor, Tensor]]) -> None:
     with ts.no_grad():
         for buffer, before in state:
-            if not buffer.equal(before):
+            if is_sparse(buffer) or not buffer.equal(before):
                 buffer.copy_(before)
 
 
@@ -283,6 +285,7 @@ def _check_results(
 
 def _difference(a: Tensor, b: Tensor, tolerance: float) -> str:
     """In words, or nothing."""
+    a, b = (t.to_dense() if is_sparse(t) else t for t in (a, b))
     if a.shape != b.shape:
         return f"The values for attribute 'shape' do not match: {tuple(a.shape)} != {tuple(b.shape)}."
     if not a.is_complex():

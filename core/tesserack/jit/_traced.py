@@ -10,6 +10,7 @@ from typing import Any
 import tesserack as ts
 from tesserack import Tensor, _native, library
 from tesserack.jit import _archive, _recording
+from tesserack.jit._apart import apart
 from tesserack.jit._graph import Graph, code_of
 from tesserack.jit._python_call import OPERATOR
 from tesserack.jit._script import ScriptFunction, ScriptModule
@@ -98,7 +99,7 @@ class Program:
         args = _ordered(args, places)
         if set(kwargs) == set(named.context):
             kwargs = _ordered(kwargs, named)
-        leaves, tree = pytree.tree_flatten((args, kwargs))
+        leaves, tree = pytree.tree_flatten(apart((args, kwargs)))
         if tree != self.given or not all(isinstance(leaf, Tensor) for leaf in leaves):
             raise RuntimeError(
                 f"{self.name}() Expected tensors for the arguments {', '.join(self.names)}, laid out as when it was "

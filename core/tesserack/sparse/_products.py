@@ -58,7 +58,7 @@ class Pattern:
         """That of a matrix, kept with its indices until they change."""
         parts = parts_of(t)
         holder = parts.indices[-1]
-        if holder.is_inference():
+        if holder.is_inference() or _native._is_tracing():  # a graph finds it from the indices that it is given
             return Pattern._made(parts, (t.shape[0], t.shape[1]))
         # Versions tell of changes; the storage is held by what is kept, so an address is one tensor's.
         places = tuple((part._version, part.data_ptr(), part.shape, part.stride()) for part in parts.indices)
@@ -157,7 +157,7 @@ class _Product(Function):
 
 def product(pattern: Pattern, values: Tensor, dense: Tensor, transposed: bool = False) -> Tensor:
     """The matrix of that pattern, or its transpose, times a dense matrix."""
-    if recorded(values, dense):
+    if recorded(values, dense) and not _native._is_tracing():  # in graphs: the operator, of the same gradient
         result: Tensor = _Product.apply(values, dense, pattern, transposed)
         return result
     return _multiplied(pattern.backward if transposed else pattern.forward, values, dense)

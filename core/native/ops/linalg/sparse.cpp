@@ -36,7 +36,8 @@ struct InstallRefusal {
 
 // --- the product of a matrix in compressed rows with a dense one ---------------------------------------------------
 
-const Op repeat_rows("repeat_interleave.self_Tensor"), diff("diff");
+const Op repeat_rows("repeat_interleave.self_Tensor"), diff("diff"), argsort("argsort"),
+    searchsorted("searchsorted.Tensor"), csr_mm_op("_csr_mm");
 
 Tensor csr_mm_rule(const Tensor& crow, const Tensor& col, const Tensor& values, const Tensor& dense) {
   const char* op = "_csr_mm";
@@ -51,14 +52,39 @@ Tensor csr_mm_rule(const Tensor& crow, const Tensor& col, const Tensor& values, 
   return outline(Dims{crow.numel() - 1, dense.size(1)}, dense.dtype(), dense.device());
 }
 
+// The row of every element.
+Tensor rows_of_elements(const Tensor& crow) {
+  Tensor numbers = ops::arange(int64_t{0}, crow.numel() - 1, int64_t{1}, DType::Int64, crow.device());
+  return repeat_rows(numbers, diff(crow));
+}
+
 Tensor csr_mm_parts(const Tensor& crow, const Tensor& col, const Tensor& values, const Tensor& dense) {
   DType wide = accumulate_type(dense);
   Tensor sums = filled(Dims{crow.numel() - 1, dense.size(1)}, 0, wide, dense.device());
   if (values.numel() == 0) return sums;
-  Tensor row = repeat_rows(ops::arange(int64_t{0}, sums.size(0), int64_t{1}, DType::Int64, dense.device()), diff(crow));
+  Tensor row = rows_of_elements(crow);
   Tensor terms = ops::mul(as_dtype(ops::index_select(dense, int64_t{0}, col), wide),
                           ops::unsqueeze(as_dtype(values, wide), int64_t{1}));
   return ops::index_add(sums, int64_t{0}, row, terms);
+}
+
+constexpr int64_t kColumns[] = {1};
+
+void csr_mm_gradient(GradContext& c) {
+  const Tensor col = c.arg(1), values = c.arg(2), dense = c.arg(3);
+  Tensor rows = ops::index_select(c.grad(), int64_t{0}, rows_of_elements(c.arg(0)));
+  if (c.needs(2)) {
+    Tensor columns = ops::index_select(dense, int64_t{0}, col);
+    c.set(2, ops::sum_dim(ops::mul(rows, ops::conj_physical(columns)), IntSpan(kColumns)));
+  }
+  if (!c.needs(3)) return;
+  // The transposed matrix, whose rows keep the order of elements: as the package's products with it, to the bit.
+  Tensor order = argsort(col, int64_t{0}, false, true);
+  Tensor row = ops::index_select(rows_of_elements(c.arg(0)), int64_t{0}, order);
+  Tensor edges = ops::arange(int64_t{0}, dense.size(0) + 1, int64_t{1}, DType::Int64, col.device());
+  Tensor heads = searchsorted(ops::index_select(as_dtype(col, DType::Int64), int64_t{0}, order), edges);
+  Tensor turned = ops::index_select(ops::conj_physical(values), int64_t{0}, order);
+  c.set(3, csr_mm_op(heads, row, turned, c.grad()));
 }
 
 } // namespace
@@ -69,7 +95,8 @@ TS_OPERATORS(sparse) {
       .kernel("csr_mm", "crow col values dense: contiguous")
       .work("values", "dense", 1)
       .decompose<csr_mm_parts>()
-      .not_differentiable()
+      .saves("crow col values dense")
+      .gradient(csr_mm_gradient)
       .hidden()
       .doc("The product of a sparse matrix in compressed rows (crow (m + 1), col (nnz), values (nnz)) with dense "
            "(k, n): (m, n). IndexError for a column outside.");
