@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import tesserack as ts
 from tesserack.aten.operators import namespace
+from tesserack.export import default_decompositions, export
 from tesserack.library import dispatch
 from tesserack.library.definitions import Library, define, impl
 
@@ -143,3 +144,37 @@ def test_a_package_here_names_its_libraries(package: str, names: list[str]) -> N
     assert sorted(point.name for point in points) == sorted(names)
     for point in points:
         assert callable(point.load())
+
+
+def _exported(name: str, key: str) -> tuple[Any, Any, Any]:
+    """An operator with a kernel at this key and no rule for shapes, a module that calls it, and that exported."""
+    library = Library("definedhere", "FRAGMENT")
+    library.define(f"{name}(Tensor x) -> Tensor")
+    library.impl(name, lambda x: x.cos() + x.sin(), key)
+
+    class Program(ts.nn.Module):
+        def forward(self, x: Any) -> Any:
+            return getattr(namespace("definedhere"), name)(x) * 2
+
+    return getattr(namespace("definedhere"), name).default, Program(), export(Program(), (ts.ones(3),))
+
+
+@pytest.mark.parametrize("key", ["CompositeExplicitAutograd", "CompositeImplicitAutograd", ""])
+def test_a_kernel_for_every_device_tells_how_results_look(key: str) -> None:
+    operator, module, program = _exported(f"seen_{key or 'plain'}".lower(), key)
+    assert any(node.target is operator for node in program.graph.nodes)
+    x = ts.randn(3)
+    assert ts.equal(program.module()(x), module(x))
+    assert operator(ts.ones(2, device="meta")).shape == (2,)
+
+
+def test_operators_made_of_others_are_taken_apart_unless_they_are_kept() -> None:
+    kept, _, program = _exported("explicit", "CompositeExplicitAutograd")
+    assert kept in {node.target for node in program.run_decompositions().graph.nodes}
+    apart, module, program = _exported("implicit", "CompositeImplicitAutograd")
+    made = program.run_decompositions()
+    assert apart not in {node.target for node in made.graph.nodes}
+    assert ts.equal(made.module()(ts.arange(3.0)), module(ts.arange(3.0)))
+    table = default_decompositions()
+    del table[apart]
+    assert apart in {node.target for node in program.run_decompositions(table).graph.nodes}

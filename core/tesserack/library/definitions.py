@@ -14,11 +14,15 @@ from tesserack.library import CustomOp, open_sizes
 from tesserack.library.replacing import device_of_key, replace
 
 __all__ = ["Library", "define", "fallthrough_kernel", "get_ctx", "get_kernel", "impl", "impl_abstract"]
+__all__ += ["implicit_kernels"]
 __all__ += ["register_autocast", "register_autograd", "register_fake", "register_kernel", "register_torch_dispatch"]
 __all__ += ["register_vmap"]
 
 # Dispatch keys that stand for every device.
 _EVERYWHERE = ("", "CompositeExplicitAutograd", "CompositeImplicitAutograd", "BackendSelect", "default", "types")
+# Those whose kernels are operators of which gradients and graphs may be made.
+_OF_OTHERS = ("", "CompositeImplicitAutograd")
+_implicit: dict[str, Callable[..., Any]] = {}  # kernels for these, by operator
 # Rules for operators that are not defined yet, by name.
 _rules: dict[str, Callable[..., Any]] = {}
 
@@ -34,12 +38,27 @@ class _Defined(CustomOp):
     def __init__(self, name: str, schema: str) -> None:
         super().__init__(name, schema, _no_body, ())
 
+    def _choose(self, args: Sequence[Any]) -> Any:
+        """A kernel for every device is one for outlines, too, where no rule tells how results look."""
+        if self._fake is None and None in self._kernels and _on_meta(args):
+            return self._kernels[None]
+        return super()._choose(args)
+
     def _run(self, call: Any, *args: Any) -> Any:
         """Where a kernel returns an argument, the result is another tensor of its memory."""
         result = library.called(self._choose(args), args, self.named)
         if isinstance(result, (tuple, list)):
             return type(result)(_apart(value, args) for value in result)
         return _apart(result, args)
+
+
+def implicit_kernels() -> dict[str, Callable[..., Any]]:
+    """Of operators that are made of others, by their names: the functions that say of which."""
+    return {name: function for name, function in _implicit.items() if name in library._operators}
+
+
+def _on_meta(args: Sequence[Any]) -> bool:
+    return any(isinstance(t, Tensor) and t.is_meta for a in args for t in (a if isinstance(a, list) else [a]))
 
 
 def _no_body(*args: Any) -> Any:
@@ -119,6 +138,8 @@ def _set(op: CustomOp, key: str, function: Callable[..., Any]) -> None:
         return
     if key in _EVERYWHERE:
         op._kernels[None] = function
+        if key in _OF_OTHERS:
+            _implicit[op.name] = function
     elif key in ("Meta", "meta"):
         op.register_fake(function)
     elif key.startswith("Autograd"):

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from tesserack import Tensor
+from tesserack.aten.operators import namespace
 from tesserack.fx.export._errors import InputError
 from tesserack.fx.export._ranges import InputCheck, ValueRanges, flat_inputs
 from tesserack.fx.export.graph_signature import (
@@ -23,6 +24,7 @@ from tesserack.fx.export.graph_signature import (
 )
 from tesserack.fx.graph import Graph
 from tesserack.fx.graph_module import GraphModule
+from tesserack.library.definitions import implicit_kernels
 from tesserack.utils._pytree import TreeSpec
 
 __all__ = [
@@ -307,4 +309,8 @@ def default_decompositions() -> dict[Any, Any]:
     >>> torch.ops.aten.t.default in default_decompositions()
     True
     """
-    return CustomDecompTable(_tracing.table)
+    made = {}
+    for name, function in implicit_kernels().items():
+        space, _, base = name.partition("::")
+        made[getattr(namespace(space), base).default] = function
+    return CustomDecompTable({**_tracing.table, **made})
