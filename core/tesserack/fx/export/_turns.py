@@ -33,6 +33,7 @@ def traced(program: Program, symbols: Sequence[Symbol], row: Sequence[Any]) -> T
     given = dict(zip(more[1::2], more[2::2], strict=True))
     for attempt in range(_TRIES):
         unknown = Unknown(sizes, turn, given, Watch())
+        unknown.watch.varies = bool(symbols)
         try:
             return trace(program, sizes_at(symbols, sizes), unknown)
         except ExportError:

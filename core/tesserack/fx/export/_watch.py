@@ -8,6 +8,7 @@ import math
 import operator
 import sys
 import types
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ import tesserack as ts
 from tesserack.fx.export._extremes import PLAIN, caller, telling
 from tesserack.fx.export._recorded import LOST
 
-__all__ = ["Watch", "stated", "watching"]
+__all__ = ["Watch", "predicate", "stated", "watching"]
 
 _COMPARED = ("eq", "ne", "lt", "le", "gt", "ge")
 _PACKAGE = str(Path(__file__).resolve().parents[2])  # whose own comparisons check, and decide nothing
@@ -41,6 +42,8 @@ class Watch:
         self.decided: list[tuple[str, bool]] = []  # what came out of each comparison, with the program's line
         # The comparisons since a condition was stated, each with where the program makes it.
         self.pending: list[tuple[str, Any, Any, types.CodeType, int]] = []
+        self.last: deque[tuple[str, Any, Any, Any]] = deque(maxlen=_LAST)  # comparisons, with whose they are
+        self.varies = False  # whether there are sizes that do
         self.asked: dict[tuple[str, Any, Any], bool] = {}  # comparisons of what is made of sizes, and what came out
         self.unknown: set[int] = set()  # sizes that follow from values
         self.trees: dict[tuple[bool, Any], list[Any]] = {}  # how the program made numbers of sizes: see _recorded
@@ -85,8 +88,9 @@ class Watch:
         made_of = getattr(one, "made_of", None)
         place = f"{frame.f_code.co_filename}:{frame.f_lineno}"
         self.decided.append((place, holds is True))
+        self.last.append((name, one, other, (frame.f_code, frame.f_lineno)))
         if made_of is None:
-            self.asked[name, one.tree, getattr(other, "tree", None) or _plain(other)] = bool(holds)
+            self.asked[_asked(name, one, other)] = bool(holds)
             self._compare_size(one, other, place)
             if isinstance(other, _Watched) and other.made_of is None:
                 self.related = True
@@ -105,7 +109,18 @@ class Watch:
             if math.isfinite(number):
                 self.compared.setdefault((origin, math.floor(number)), place)
 
+    def take_back(self, name: str, one: Any, other: Any) -> None:
+        """The last comparison decides nothing in Python: its answer is handed to an operator."""
+        self.decided.pop()
+        self.asked.pop(_asked(name, one, other), None)
+        self.pending = [p for p in self.pending if p[1] is not one or p[2] is not other]
 
+
+def _asked(name: str, one: Any, other: Any) -> tuple[str, Any, Any]:
+    return name, one.tree, getattr(other, "tree", None) or _plain(other)
+
+
+_LAST = 4
 _WAYS = 16  # that one number is made in are kept
 _watches: list[Watch] = []  # of the traces under way
 
@@ -142,6 +157,24 @@ def stated(frame: Any = None) -> None:
     if all(holds):  # of others it is not known which of them the condition needs
         for name, one, other in found:
             watch.state(getattr(operator, name), one, other)
+
+
+def predicate(pred: bool, frame: Any) -> Any:
+    """What tells a branch, as a tensor that each run computes anew, where the program has made it by one comparison of
+    sizes that vary or of values, in the call that the frame is at or last of all; else as it is."""
+    watch = _watches[-1] if _watches else None
+    if watch is None or not watch.last:
+        return pred
+    lines = _lines(frame)
+    near = [of for *_, of in watch.last if of[0] is frame.f_code and of[1] in lines]
+    name, one, other, (code, _) = watch.last[-1]
+    if len(near) > 1 or code is not frame.f_code or not (watch.varies or getattr(one, "made_of", None)):
+        return pred
+    holds = bool(getattr(operator, name)(_plain(one), _plain(other)))
+    watch.take_back(name, one, other)
+    watch.last.clear()
+    made = ts.scalar_tensor(one, dtype=ts.float64 if isinstance(one, float) else ts.int64)
+    return getattr(made, name if holds == pred else _OTHERWISE[name])(other)
 
 
 def _plain(value: Any) -> Any:

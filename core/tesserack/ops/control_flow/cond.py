@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -58,7 +59,8 @@ def cond(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], o
     """``true_fn(*operands)`` if ``pred``, a number or a tensor of one element, holds, else ``false_fn(*operands)``.
 
     Only the branch taken runs; gradients flow through it, and are zero for operands that it does not read. Waits for a
-    tensor's device. Traced, it is a node that holds both branches. Where ``pred`` is a tensor, operands are tensors or
+    tensor's device. Traced, it is a node that holds both branches; in an exported program also where ``pred`` compares
+    a size that varies, as ``x.shape[0] > 4``. Where ``pred`` is a tensor, operands are tensors or
     nested structures of tensors, and the branches return the same structure, shapes and dtypes, else ``RuntimeError``;
     the other branch is tried for that on outlines, once for each pair of functions and kind of operands.
 
@@ -66,6 +68,8 @@ def cond(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], o
     >>> ts.cond(ts.tensor(True), lambda x: x + 1, lambda x: x - 1, (ts.ones(2),))
     tensor([2., 2.])
     """
+    if isinstance(pred, bool) and (watch := sys.modules.get("tesserack.fx.export._watch")):
+        pred = watch.predicate(pred, sys._getframe(1))
     if isinstance(pred, (bool, int, float)):
         return true_fn(*operands) if pred else false_fn(*operands)
     return _cond(pred, true_fn, false_fn, operands)
