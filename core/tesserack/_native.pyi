@@ -1364,6 +1364,7 @@ _facts: Any
 _fallback_mode: Any
 _fallbacks: Any
 _forget_chosen_device: Any
+_forget_operator: Any
 _forward_level: Any
 _handle_of: Any
 _has_kernel: Any

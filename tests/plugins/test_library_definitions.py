@@ -8,7 +8,7 @@ import pytest
 import tesserack as ts
 from tesserack.aten.operators import namespace
 from tesserack.export import default_decompositions, export
-from tesserack.library import dispatch
+from tesserack.library import custom_op, dispatch
 from tesserack.library.definitions import Library, define, impl
 
 
@@ -178,3 +178,44 @@ def test_operators_made_of_others_are_taken_apart_unless_they_are_kept() -> None
     table = default_decompositions()
     del table[apart]
     assert apart in {node.target for node in program.run_decompositions(table).graph.nodes}
+
+
+def _plus(k: int) -> Any:
+    library = Library("notebook", "FRAGMENT")
+    library.define("plus(Tensor x) -> Tensor")
+    library.impl("plus", lambda x: x + k, "CompositeExplicitAutograd")
+    return library
+
+
+def test_a_library_that_is_gone_leaves_its_names_to_another() -> None:
+    library = _plus(1)
+    held = namespace("notebook").plus
+    compiled = ts.compile(lambda x: namespace("notebook").plus(x) * 2)
+    with pytest.raises(RuntimeError, match="'notebook::plus' is already registered"):
+        _plus(2)
+    assert [compiled(ts.ones(1)).item() for _ in range(4)] == [4.0] * 4
+    del library
+    assert namespace("notebook").plus(ts.ones(1)) == 2  # as long as nobody takes the name
+    library = _plus(2)
+    for operator in (namespace("notebook").plus, held, held.default):
+        assert operator(ts.ones(1)) == 3
+    assert compiled(ts.ones(1)) == 6
+    library._destroy()
+    with pytest.raises(AttributeError, match="no attribute 'plus'"):
+        _ = namespace("notebook").plus
+
+
+def test_an_operator_that_is_made_again_takes_the_place_of_the_former() -> None:
+    def made(k: int) -> Any:
+        @custom_op("notebook::times", mutates_args=())
+        def times(x: ts.Tensor) -> ts.Tensor:
+            return x * k
+
+        return times
+
+    former, latter = made(2), made(3)
+    assert former(ts.ones(1)) == 2 and latter(ts.ones(1)) == 3 and namespace("notebook").times(ts.ones(1)) == 3
+    with pytest.raises(RuntimeError, match="is built in"):
+        ts._native._forget_operator("add")
+    with pytest.raises(RuntimeError, match="no operator named"):
+        ts._native._forget_operator("notebook::none")

@@ -16,6 +16,7 @@ struct Registry {
   std::unordered_map<std::string, std::unique_ptr<Operator>> by_name;
   std::unordered_map<std::string, std::vector<const Operator*>> by_base;
   std::vector<const Operator*> order;
+  std::vector<std::unique_ptr<Operator>> forgotten;
   const Kernel* defaults[Operator::kKeys] = {};
   std::map<std::string, int> keys = {{"Leaf", key::Leaf},
                                      {"Python", key::Python},
@@ -157,6 +158,20 @@ Operator& register_operator(std::unique_ptr<Operator> op) {
   r.by_base[ref.schema->base].push_back(op.get());
   r.by_name.emplace(name, std::move(op));
   return ref;
+}
+
+void forget_operator(std::string_view name) {
+  Registry& r = registry();
+  std::lock_guard lock(r.mutex);
+  auto found = r.by_name.find(std::string(name));
+  TS_CHECK(found != r.by_name.end(), "operator: no operator named '", name, "'");
+  const Operator* op = found->second.get();
+  TS_CHECK(op->schema->base.find("::") != std::string::npos, "operator: '", name, "' is built in");
+  std::erase(r.order, op);
+  std::erase(r.by_base[op->schema->base], op);
+  r.forgotten.push_back(std::move(found->second));
+  r.by_name.erase(found);
+  kernel_changes.fetch_add(1);
 }
 
 const Operator* find_operator(std::string_view name) {

@@ -147,6 +147,8 @@ inline void call(const Operator& op, Frame& f) { redispatch(op, f, call_keys(f))
 // --- registry ---------------------------------------------------------------------------------------------------
 // Adds an operator; RuntimeError if the name is taken. The registry owns it for the life of the process.
 Operator& register_operator(std::unique_ptr<Operator> op);
+// Frees the name of one that a program has made. Graphs and functions that hold the operator go on calling it.
+void forget_operator(std::string_view name);
 const Operator* find_operator(std::string_view name); // "sum.dim", or NULL
 const Operator& get_operator(std::string_view name);  // RuntimeError with near names
 std::vector<const Operator*> all_operators();         // in order of declaration

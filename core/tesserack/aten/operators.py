@@ -217,6 +217,20 @@ def namespace(name: str) -> _OpNamespace:
     return _OpNamespace(name)
 
 
+def _forgotten(name: str) -> None:
+    """The operator is no more, or another one: what was found of it is found again."""
+    space, _, base = name.partition("::")
+    packet = namespace(space).__dict__.pop(base, None)
+    if packet is not None:
+        packet._target = None
+        for overload in vars(packet).values():
+            if isinstance(overload, OpOverload):
+                overload._function = None
+
+
+library.when_forgotten.append(_forgotten)
+
+
 def _named(space: str, name: str, overload: str | None = None) -> Any:
     """As which they are pickled: what a call has made of one is not taken along."""
     packet = getattr(namespace(space), name)

@@ -47,6 +47,7 @@ __all__ = [
 
 Function = Callable[..., Any]
 _operators: dict[str, CustomOp] = {}
+when_forgotten: list[Callable[[str], None]] = []  # told the names of operators that are no more
 
 
 class CustomOp:
@@ -255,7 +256,7 @@ def custom_op(
 
     Raises:
         ValueError: for a malformed name or schema, or annotations that have no type in schemas.
-        RuntimeError: if the name is taken.
+        RuntimeError: if the name is taken by an operator of a library. One that was made so before is replaced.
     """
     space, _, base = name.partition("::")
     if not (space.isidentifier() and base.isidentifier()):
@@ -264,12 +265,22 @@ def custom_op(
 
     def make(body: Function) -> CustomOp:
         text = infer_schema(body, mutates_args=mutates_args) if schema is None else schema
+        if type(_operators.get(name)) is CustomOp:  # as where a notebook's cell runs again
+            forget(name)
         made = CustomOp(name, text, body, devices)
         made.tags = [*tags] if isinstance(tags, (list, tuple, set)) else [] if tags is None else [tags]
         _operators[name] = made
         return made
 
     return make if function is None else make(function)
+
+
+def forget(name: str) -> None:
+    """Free the name of an operator that was made in Python. What holds the operator may go on calling it."""
+    _native._forget_operator(name)
+    _operators.pop(name, None)
+    for told in when_forgotten:
+        told(name)
 
 
 def _adopt_compiled() -> None:

@@ -23,6 +23,7 @@ _EVERYWHERE = ("", "CompositeExplicitAutograd", "CompositeImplicitAutograd", "Ba
 # Those whose kernels are operators of which gradients and graphs may be made.
 _OF_OTHERS = ("", "CompositeImplicitAutograd")
 _implicit: dict[str, Callable[..., Any]] = {}  # kernels for these, by operator
+_left: set[str] = set()  # operators that are there still, of libraries that are not
 # Rules for operators that are not defined yet, by name.
 _rules: dict[str, Callable[..., Any]] = {}
 
@@ -54,7 +55,7 @@ class _Defined(CustomOp):
 
 def implicit_kernels() -> dict[str, Callable[..., Any]]:
     """Of operators that are made of others, by their names: the functions that say of which."""
-    return {name: function for name, function in _implicit.items() if name in library._operators}
+    return {**_implicit}
 
 
 def _on_meta(args: Sequence[Any]) -> bool:
@@ -90,6 +91,8 @@ def define(
     if schema is None or callable(schema):
         return _define_from(qualname, schema)
     # Sizes that a graph may leave open are numbers of every call here.
+    if qualname in _left:  # by a library that is no more, as where a notebook's cell runs again
+        forget(qualname)
     made = library._operators[qualname] = _Defined(qualname, schema.replace("SymInt", "int"))
     if qualname in _rules:
         made.register_fake(_rules.pop(qualname))
@@ -227,7 +230,9 @@ class Library:
             raise ValueError(f"{ns} is a reserved namespace: name the library otherwise")
         self.ns, self.kind, self.dispatch_key = ns, kind, dispatch_key
         self._replaced: dict[tuple[str, str], Callable[[], None]] = {}
+        self._defined: list[str] = []
         weakref.finalize(self, _take_back, self._replaced)
+        weakref.finalize(self, _leave, self._defined)
 
     def define(self, schema: str, alias_analysis: str = "", *, tags: Any = ()) -> str:
         """Define an operator by its whole schema, ``"name(Tensor x) -> Tensor"``; returns the name.
@@ -238,7 +243,9 @@ class Library:
         if alias_analysis not in ("", "FROM_SCHEMA", "CONSERVATIVE"):
             raise RuntimeError(f"Invalid alias_analysis type {alias_analysis}")
         name, _, rest = schema.partition("(")
-        define(f"{self.ns}::{name.strip()}", f"({rest}")
+        full = f"{self.ns}::{name.strip()}"
+        define(full, f"({rest}")
+        self._defined.append(full)
         return name.strip()
 
     def define_all(self, operators: Mapping[str, Callable[..., Any]]) -> None:
@@ -296,8 +303,10 @@ class Library:
         self._replaced[name, key] = replace(name, key, function)
 
     def _destroy(self) -> None:
-        """Take back what it replaced."""
+        """Take back what it replaced and defined."""
         _take_back(self._replaced)
+        while self._defined:
+            forget(self._defined.pop())
 
     def __repr__(self) -> str:
         return f"Library(kind={self.kind}, ns={self.ns}, dispatch_key={self.dispatch_key})>"
@@ -309,6 +318,17 @@ _RESERVED = ("prim",)
 def _take_back(replaced: dict[Any, Callable[[], None]]) -> None:
     while replaced:
         replaced.popitem()[1]()
+
+
+def _leave(defined: list[str]) -> None:
+    _left.update(defined)
+
+
+def forget(name: str) -> None:
+    """Free the name of an operator that was defined."""
+    _left.discard(name)
+    _implicit.pop(name, None)
+    library.forget(name)
 
 
 def get_ctx() -> Any:

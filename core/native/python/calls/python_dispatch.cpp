@@ -332,6 +332,16 @@ PyObject* define_operator(PyObject*, PyObject* args) {
   });
 }
 
+// _forget_operator(name): the name may be given to another.
+PyObject* forget_named_operator(PyObject*, PyObject* args) {
+  const char* name;
+  if (!PyArg_ParseTuple(args, "s:_forget_operator", &name)) return nullptr;
+  return guarded([&] {
+    ts::forget_operator(name);
+    return none();
+  });
+}
+
 PyObject* key_list(PyObject*, PyObject*) {
   return guarded([&] {
     PyRef list = checked(PyList_New(0));
@@ -382,6 +392,7 @@ PyMethodDef g_python_dispatch_functions[] = {{"_set_kernel", set_kernel, METH_VA
                                              {"_enable_key", enable_key, METH_VARARGS, nullptr},
                                              {"_exclude_key", exclude_key, METH_VARARGS, nullptr},
                                              {"_define_operator", define_operator, METH_VARARGS, nullptr},
+                                             {"_forget_operator", forget_named_operator, METH_VARARGS, nullptr},
                                              {"_keys", key_list, METH_NOARGS, nullptr},
                                              {"_custom_operators", custom_operators, METH_NOARGS, nullptr},
                                              {"_operator_function", operator_function, METH_VARARGS, nullptr},

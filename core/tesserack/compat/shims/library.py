@@ -49,7 +49,7 @@ __all__ = [
 
 @contextlib.contextmanager
 def _scoped_library(*args: Any, **kwargs: Any) -> Iterator[Library]:
-    """A library within a context: kernels of built-in operators are taken back after it."""
+    """A library within a context: what it defines and replaces is taken back after it."""
     made = Library(*args, **kwargs)
     try:
         yield made
