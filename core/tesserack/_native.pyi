@@ -1408,6 +1408,7 @@ _on_backward: Any
 _on_item: Any
 _operator_function: Any
 _operators: Any
+_overloaded_function: Any
 _overrides_off: Any
 _pin_memory: Any
 _pop_keeping_hooks: Any

@@ -1,4 +1,5 @@
 #include "dispatch/schema.h"
+#include "runtime/backend.h"
 #include <cctype>
 #include <charconv>
 #include <mutex>
@@ -122,10 +123,13 @@ private:
     skip();
     size_t start = at_;
     int depth = 0;
-    bool quoted = false;
+    char quoted = 0;
     while (at_ < text_.size()) {
       char c = text_[at_];
-      if (c == '\'') quoted = !quoted;
+      if (c == quoted)
+        quoted = 0;
+      else if (!quoted && (c == '\'' || c == '"'))
+        quoted = c;
       if (!quoted && depth == 0 && (c == ',' || c == ')')) break;
       depth += (c == '[') - (c == ']');
       ++at_;
@@ -141,10 +145,11 @@ private:
     if (t == "True" || t == "False") return Value(t == "True");
     if (a.type.kind == TypeKind::DType) return Value(dtype_from_name(t));
     if (t.empty()) error("a default");
-    if (t[0] == '\'') {
-      if (t.size() < 2 || t.back() != '\'') error("a closing quote");
+    if (t[0] == '\'' || t[0] == '"') {
+      if (t.size() < 2 || t.back() != t[0]) error("a closing quote");
       return Value(interned(t.substr(1, t.size() - 2)));
     }
+    if (a.type.kind == TypeKind::Device) return Value(parse_device(t));
     if (t[0] == '[') return list_of(t);
     bool integral = t.find_first_of(".einf") == std::string::npos;
     if (a.type.list) {

@@ -15,6 +15,7 @@ from tesserack.aten.operators import _shown, namespace
 from tesserack.aten.parts import NUMBER_FIRST, PARTS, SEEN
 from tesserack.aten.renamed import RENAMED, Form
 from tesserack.aten.whole import whole_form, whole_overloads
+from tesserack.library import dispatch_rules
 from tesserack.library.dispatch import Call
 
 __all__ = ["TorchDispatchMode", "check_geometry", "disabled_modes", "entered", "stack", "within_composite"]
@@ -232,17 +233,29 @@ def _types(tensors: list[Tensor]) -> list[type[Tensor]]:
     return found
 
 
+def _ruled(func: Any, kind: Any) -> Any:
+    """What a program has said that a class or mode answers of its own operator, by register_torch_dispatch."""
+    name = getattr(getattr(func, "overloadpacket", None), "_qualified_op_name", None)
+    return None if name is None else dispatch_rules.get((name, kind))
+
+
+def _asked(of: Any, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+    return of.__torch_dispatch__(func, types, args, kwargs)
+
+
 def _hand_over(func: Any, types: list[type[Tensor]], args: Any, kwargs: dict[str, Any]) -> Any:
     asked: list[str] = []
     if _state.modes:
         mode = _state.modes[-1]
+        rule = _ruled(func, type(mode)) if dispatch_rules else None
         with _only(_state.modes[:-1]):
-            result = mode.__torch_dispatch__(func, tuple(types), args, kwargs)
+            result = (rule or _asked)(mode, func, tuple(types), args, kwargs)
         if result is not NotImplemented:
             return result
         asked.append(f"mode object {mode!r}")
     for kind in types:
-        result = kind.__torch_dispatch__(func, tuple(types), args, kwargs)
+        rule = _ruled(func, kind) if dispatch_rules else None
+        result = (rule or _asked)(kind, func, tuple(types), args, kwargs)
         if result is not NotImplemented:
             return result
         asked.append(f"tensor subclass {kind!r}")

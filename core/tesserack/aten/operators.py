@@ -94,6 +94,8 @@ class OpOverload(_Single):
             full = f"{self._packet.__name__}{suffix}"
             self._adapted = self._packet.adapted()
             self._function = self._adapted or (_native._operator_function(full) if self._exact else self._packet)
+            if self.namespace != "aten":
+                self._function = self._packet._own().get(suffix.removeprefix("."), self._packet)
         if self._adapted is not None and _shown:  # the registry has it not, so that no call of it comes to a mode
             found = _shown[0](self, args, kwargs)
             if found is not NotImplemented:
@@ -128,14 +130,20 @@ class OpOverloadPacket(_Single):
     def schema(self) -> str:
         """The text of the first overload's schema; empty for an operator that there is not."""
         if self.namespace != "aten":
-            return library.get(self._qualified_op_name).schema
+            return str(next(iter(self._own().values())).schema)
         if self.__name__ in SCHEMAS:
             return SCHEMAS[self.__name__]
         return next((record["schema"] for record in _overloads().get(self.__name__, {}).values()), "")
 
     def overloads(self) -> list[str]:
         """The names of the overloads."""
-        return [*_overloads().get(self.__name__, {})] if self.namespace == "aten" else ["default"]
+        if self.namespace != "aten":
+            return [name or "default" for name in self._own()]
+        return [*_overloads().get(self.__name__, {})]
+
+    def _own(self) -> dict[str, Any]:
+        """A program's operators of that name, by overload. ``KeyError`` where there are none."""
+        return library.overloads(self._qualified_op_name) or {"": library.get(self._qualified_op_name)}
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
@@ -160,7 +168,9 @@ class OpOverloadPacket(_Single):
 
     def _find(self) -> Any:
         if self.namespace != "aten":
-            return library.get(self._qualified_op_name)
+            own = self._own()
+            several = len(own) > 1 or "" not in own
+            return _native._overloaded_function(self._qualified_op_name) if several else own[""]
         if self.__name__.startswith("__"):  # as Python writes them: seen as what they are made of
             return getattr(operator, self.__name__)
         target = self.adapted() or operators().get(self.__name__)
@@ -188,7 +198,7 @@ class _OpNamespace:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__") and (self.name != "aten" or name not in SCHEMAS):
             raise AttributeError(name)
-        if self.name != "aten" and name not in library.in_namespace(self.name):
+        if self.name != "aten" and not library.overloads(f"{self.name}::{name}"):
             raise AttributeError(f"'_OpNamespace' '{self.name}' object has no attribute '{name}'")
         packet = OpOverloadPacket(self.name, name)
         setattr(self, name, packet)
@@ -219,7 +229,7 @@ def namespace(name: str) -> _OpNamespace:
 
 def _forgotten(name: str) -> None:
     """The operator is no more, or another one: what was found of it is found again."""
-    space, _, base = name.partition("::")
+    space, _, base = name.partition(".")[0].partition("::")
     packet = namespace(space).__dict__.pop(base, None)
     if packet is not None:
         packet._target = None

@@ -16,14 +16,16 @@ tensor([2., 2., 2.])
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib
 import inspect
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from tesserack import _native
-from tesserack._native import Tensor
+from tesserack._native import Tensor, strided
+from tesserack._native import device as Device
 from tesserack.autograd._whole import take, takers
 from tesserack.library._check import OpCheckError, opcheck
 from tesserack.library._gradient import autograd_kernel
@@ -47,6 +49,8 @@ __all__ = [
 
 Function = Callable[..., Any]
 _operators: dict[str, CustomOp] = {}
+# What classes and modes with a __torch_dispatch__ answer of some operators, by the operators' names.
+dispatch_rules: dict[tuple[str, Any], Function] = {}
 when_forgotten: list[Callable[[str], None]] = []  # told the names of operators that are no more
 
 
@@ -60,6 +64,7 @@ class CustomOp:
         self._mutates = "!" in schema
         self.vmap: Function | None = None
         self.tags: list[Any] = []
+        self._off: set[str | None] = set()  # devices whose own kernels are not used now
         self.__name__ = name.partition("::")[2]
         self.__doc__ = function.__doc__
         origin = getattr(function, "__module__", None) or "a custom operator"
@@ -148,6 +153,26 @@ class CustomOp:
 
         return register if function is None else register(function)
 
+    def register_torch_dispatch(self, torch_dispatch_class: Any, fn: Function | None = None, /) -> Any:
+        """What a subclass or a mode answers with a ``__torch_dispatch__``, of this operator: ``fn(cls_or_mode, func,
+        types, args, kwargs)``, in place of it. A decorator if no function is given."""
+
+        def register(rule: Function) -> Function:
+            dispatch_rules[self.name, torch_dispatch_class] = rule
+            return rule
+
+        return register if fn is None else register(fn)
+
+    @contextlib.contextmanager
+    def set_kernel_enabled(self, device_type: str, enabled: bool = True) -> Iterator[None]:
+        """Within it the kernel for a device is used or not; the one for every device takes its place."""
+        before = device_type in self._off
+        (self._off.discard if enabled else self._off.add)(device_type)
+        try:
+            yield
+        finally:
+            (self._off.add if before else self._off.discard)(device_type)
+
     # --- running --------------------------------------------------------------------------------------------------
 
     @functools.cached_property
@@ -165,8 +190,10 @@ class CustomOp:
             if self._fake is None:
                 raise NotImplementedError(f"{self.name}: no rule for shapes; give one with register_fake")
             return self._fake
-        device = tensors[0].device.type if tensors else None
-        kernel = self._kernels.get(device) or self._kernels.get(None)
+        where = tensors[0].device if tensors else next((a for a in args if isinstance(a, Device)), None)
+        device = None if where is None else where.type
+        kernel = self._kernels.get(device) if device not in self._off else None
+        kernel = kernel or self._kernels.get(None)
         if kernel is None:
             known = ", ".join(sorted(name for name in self._kernels if name)) or "none"
             raise NotImplementedError(
@@ -222,9 +249,8 @@ def called(function: Function, args: Sequence[Any], named: Sequence[str]) -> Any
 
 def _run_kernel(name: str, kernel: Function, args: Sequence[Any], named: Sequence[str] = ()) -> Any:
     result = called(kernel, args, named)
-    for value in result if isinstance(result, (tuple, list)) else (result,):
-        if isinstance(value, Tensor) and any(value is a for a in args):
-            raise RuntimeError(f"{name}: the kernel returned one of its arguments; return a copy (clone)")
+    values = result if isinstance(result, (tuple, list)) else (result,)
+    _of_its_own(name, [v for v in values if isinstance(v, Tensor)], args)
     return result
 
 
@@ -248,7 +274,7 @@ def custom_op(
     """Make an operator of a Python function. A decorator if no function is given.
 
     Args:
-        name: ``"namespace::operator"``.
+        name: ``"namespace::operator"``, or ``"namespace::operator.overload"`` beside others of other arguments.
         mutates_args: names of the tensor arguments that the function writes; ``"unknown"`` for all of them.
         device_types: the backends it is for; every one by default.
         schema: ``"(Tensor x, int n) -> Tensor"``; by default inferred from the annotations.
@@ -259,7 +285,7 @@ def custom_op(
         RuntimeError: if the name is taken by an operator of a library. One that was made so before is replaced.
     """
     space, _, base = name.partition("::")
-    if not (space.isidentifier() and base.isidentifier()):
+    if not (space.isidentifier() and all(part.isidentifier() for part in base.split(".", 1))):
         raise ValueError(f"custom_op: expected a name like 'mylib::myop', got {name!r}")
     devices = [device_types] if isinstance(device_types, str) else device_types
 
@@ -279,6 +305,8 @@ def forget(name: str) -> None:
     """Free the name of an operator that was made in Python. What holds the operator may go on calling it."""
     _native._forget_operator(name)
     _operators.pop(name, None)
+    for key in [key for key in dispatch_rules if key[0] == name]:
+        del dispatch_rules[key]
     for told in when_forgotten:
         told(name)
 
@@ -337,30 +365,60 @@ def in_namespace(space: str) -> dict[str, CustomOp]:
     return {name.removeprefix(prefix): op for name, op in _operators.items() if name.startswith(prefix)}
 
 
+def _of_its_own(name: str, values: Sequence[Tensor], args: Sequence[Any]) -> None:
+    """``RuntimeError`` where a result is an argument, or where results and arguments share memory."""
+    taken = [t for a in args for t in (a if isinstance(a, list) else (a,)) if isinstance(t, Tensor)]
+    for value in values:
+        if any(value is t for t in taken):
+            raise RuntimeError(f"{name}: the kernel returned one of its arguments; return a copy (clone)")
+        if not value.is_meta and value.numel() and any(_share(value, t) for t in taken):
+            raise RuntimeError(
+                f"{name}: the kernel returned a tensor of shape {tuple(value.shape)} that sees the memory of an "
+                "argument, or of another result; return a copy (clone)"
+            )
+        taken.append(value)
+
+
+def _share(one: Tensor, other: Tensor) -> bool:
+    return not other.is_meta and one.layout == other.layout == strided and one._storage_id() == other._storage_id()
+
+
+def overloads(name: str) -> dict[str, CustomOp]:
+    """The custom operators of that name by overload, ``""`` for the one without."""
+    space, _, base = name.partition("::")
+    found = in_namespace(space)
+    return {key.partition(".")[2]: op for key, op in found.items() if key.partition(".")[0] == base}
+
+
 def register_kernel(op: str | CustomOp, device_types: str | Iterable[str], function: Function | None = None) -> Any:
     """:meth:`CustomOp.register_kernel` of an operator or its name."""
-    return _resolve(op).register_kernel(device_types, function)
+    return resolve(op).register_kernel(device_types, function)
 
 
 def register_fake(op: str | CustomOp, function: Function | None = None) -> Any:
     """:meth:`CustomOp.register_fake` of an operator or its name."""
-    return _resolve(op).register_fake if function is None else _resolve(op).register_fake(function)
+    return resolve(op).register_fake if function is None else resolve(op).register_fake(function)
 
 
 def register_autograd(op: str | CustomOp, backward: Function, *, setup_context: Function | None = None) -> None:
     """:meth:`CustomOp.register_autograd` of an operator or its name."""
-    _resolve(op).register_autograd(backward, setup_context=setup_context)
+    resolve(op).register_autograd(backward, setup_context=setup_context)
 
 
 def register_vmap(op: str | CustomOp, function: Function | None = None) -> Any:
     """:meth:`CustomOp.register_vmap` of an operator or its name."""
-    return _resolve(op).register_vmap(function)
+    return resolve(op).register_vmap(function)
 
 
 def register_autocast(op: str | CustomOp, device_type: str, cast_inputs: Any) -> None:
     """:meth:`CustomOp.register_autocast` of an operator or its name."""
-    _resolve(op).register_autocast(device_type, cast_inputs)
+    resolve(op).register_autocast(device_type, cast_inputs)
 
 
-def _resolve(op: str | CustomOp) -> CustomOp:
-    return get(op) if isinstance(op, str) else op
+def resolve(op: Any) -> CustomOp:
+    """The operator of a name, of ``torch.ops.space.name``, or of an overload of that; ``KeyError`` of another name."""
+    name = getattr(op, "_qualified_op_name", None) or getattr(
+        getattr(op, "overloadpacket", op), "_qualified_op_name", op
+    )
+    found: CustomOp = get(name) if isinstance(name, str) else name
+    return found

@@ -24,11 +24,14 @@ _PLAIN: dict[Any, str] = {
 _NUMBERS = {frozenset({int, float}), frozenset({int, float, bool})}
 
 
-def infer_schema(function: Callable[..., Any], /, *, mutates_args: Iterable[str] = ()) -> str:
+def infer_schema(
+    function: Callable[..., Any], /, *, mutates_args: Iterable[str] = (), op_name: str | None = None
+) -> str:
     """The schema of a function, such as ``"(Tensor x, int n=2) -> Tensor"``.
 
     Arguments may be Tensor, int, float, bool, str, dtype, device, a number (``int | float | bool``), lists of tensors
     or numbers, and each of them optional; results Tensor, a number, a list of tensors, tuples of these, or None.
+    Lists of optional tensors are taken, too. With ``op_name`` the schema begins with it.
     ``ValueError`` for others, for missing annotations, and for unknown names in ``mutates_args``. With ``"unknown"``
     all tensors may be written.
 
@@ -52,7 +55,7 @@ def infer_schema(function: Callable[..., Any], /, *, mutates_args: Iterable[str]
         if parameter.kind is parameter.KEYWORD_ONLY and "*" not in parts:
             parts.append("*")
         parts.append(_argument(name, parameter, hints, next(letters) if name in mutated else ""))
-    return f"({', '.join(parts)}) -> {_results(hints.get('return', inspect.Signature.empty))}"
+    return f"{op_name or ''}({', '.join(parts)}) -> {_results(hints.get('return', inspect.Signature.empty))}"
 
 
 def _argument(name: str, parameter: inspect.Parameter, hints: dict[str, Any], alias: str) -> str:
@@ -66,8 +69,14 @@ def _argument(name: str, parameter: inspect.Parameter, hints: dict[str, Any], al
     default = parameter.default
     if default is parameter.empty:
         return f"{kind} {name}"
-    text = f'"{default}"' if isinstance(default, str) else str(list(default) if isinstance(default, tuple) else default)
-    return f"{kind} {name}={text.rpartition('.')[2] if isinstance(default, ts.dtype) else text}"
+    return f"{kind} {name}={_shown(default, kind)}"
+
+
+def _shown(default: Any, kind: str) -> str:
+    if isinstance(default, str) and kind != "Device":
+        return f'"{default}"'
+    text = str(list(default) if isinstance(default, tuple) else default)
+    return text.rpartition(".")[2] if isinstance(default, ts.dtype) else text
 
 
 def _type(hint: Any, name: str) -> str:
@@ -83,6 +92,8 @@ def _type(hint: Any, name: str) -> str:
             return f"{_type(next(iter(some)), name)}?"
     if origin in (list, Sequence, tuple) and args and args[0] in (ts.Tensor, int, float):
         return f"{_PLAIN[args[0]]}[]"
+    if origin in (list, Sequence) and args and {*typing.get_args(args[0])} == {ts.Tensor, type(None)}:
+        return "Tensor?[]"
     raise ValueError(f"custom_op: {name} is annotated {hint}, which operators cannot take or give")
 
 

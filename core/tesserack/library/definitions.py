@@ -70,9 +70,11 @@ def _apart(value: Any, args: Sequence[Any]) -> Any:
     return value.view_as(value) if isinstance(value, Tensor) and any(value is arg for arg in args) else value
 
 
-def _operator(name: str) -> CustomOp:
-    """The operator, with its overload left out. ``RuntimeError`` if it is not defined."""
-    base = name.partition(".")[0]
+def _operator(op: Any) -> CustomOp:
+    """The operator of a name, its overload left out, or of ``torch.ops``. ``RuntimeError`` if it is not defined."""
+    if not isinstance(op, str):
+        return library.resolve(op)
+    base = op.partition(".")[0]
     try:
         return library.get(base)
     except KeyError as error:
@@ -169,7 +171,7 @@ def register_fake(
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
         try:
-            found = _operator(op) if isinstance(op, str) else op
+            found = _operator(op)
         except RuntimeError:
             _rules[op] = function
             return function
@@ -182,29 +184,29 @@ def register_autograd(
     op: Any, backward: Callable[..., Any], /, *, setup_context: Callable[..., Any] | None = None, lib: Any = None
 ) -> None:
     """Say how gradients flow, by the operator's name."""
-    (_operator(op) if isinstance(op, str) else op).register_autograd(backward, setup_context=setup_context)
+    _operator(op).register_autograd(backward, setup_context=setup_context)
 
 
 def register_kernel(op: Any, device_types: Any, func: Any = None, /, *, lib: Any = None) -> Any:
     """Register a kernel for devices; None means every one."""
     if device_types is None:
-        return impl(op.name if isinstance(op, CustomOp) else op, "default", func)
-    return (_operator(op) if isinstance(op, str) else op).register_kernel(device_types, func)
+        return impl(_operator(op).name, "default", func)
+    return _operator(op).register_kernel(device_types, func)
 
 
 def register_vmap(op: Any, func: Any = None, /, *, lib: Any = None) -> Any:
     """Say how ``vmap`` calls the operator for all entries at once, by its name."""
-    return (_operator(op) if isinstance(op, str) else op).register_vmap(func)
+    return _operator(op).register_vmap(func)
 
 
 def register_autocast(op: Any, device_type: str, cast_inputs: Any, /, *, lib: Any = None) -> None:
     """Say to which dtype autocast casts the operator's tensors, by its name."""
-    (_operator(op) if isinstance(op, str) else op).register_autocast(device_type, cast_inputs)
+    _operator(op).register_autocast(device_type, cast_inputs)
 
 
 def get_kernel(op: Any, dispatch_key: str) -> Any:
     """The kernel that was registered for a device, as a callable. ``RuntimeError`` if there is none."""
-    found = _operator(op) if isinstance(op, str) else op
+    found = _operator(op)
     key = str(dispatch_key).rpartition(".")[2]
     kernel = found._kernels.get(None if key in _EVERYWHERE else device_of_key(key) or key)
     if kernel is None:
@@ -213,8 +215,8 @@ def get_kernel(op: Any, dispatch_key: str) -> Any:
 
 
 def register_torch_dispatch(op: Any, torch_dispatch_class: Any, func: Any = None, /, *, lib: Any = None) -> Any:
-    """Kept for programs that call it: there are no subclasses that dispatch."""
-    return (lambda function: function) if func is None else func
+    """Say what a subclass or a mode with a ``__torch_dispatch__`` answers of an operator."""
+    return _operator(op).register_torch_dispatch(torch_dispatch_class, func)
 
 
 class Library:

@@ -43,6 +43,12 @@ PyObject* bind_method(PyObject* self, PyObject* instance, PyObject*) {
   return instance && instance != Py_None ? PyMethod_New(self, instance) : Py_NewRef(self);
 }
 
+// A dtype or device has no literal in Python.
+std::string shown_default(const Argument& a) {
+  const bool named = a.type.kind == TypeKind::DType || a.type.kind == TypeKind::Device;
+  return named ? "None" : a.default_text;
+}
+
 PyObject* operator_object_repr(PyObject* self) {
   return PyUnicode_FromFormat("<%s '%s'>", plan_of(self).method ? "operator method" : "operator",
                               plan_of(self).full_name.c_str());
@@ -87,8 +93,7 @@ PyObject* get_text_signature(PyObject* self, void*) {
       if (p.keyword_only && !keyword) out += "*, ", keyword = true;
       out += to_utf8(p.name);
       const Argument& a = s.op->schema->args[k];
-      if (a.has_default)
-        out += "=" + (a.type.kind == TypeKind::DType && a.default_text != "None" ? "None" : a.default_text);
+      if (a.has_default) out += "=" + shown_default(a);
     }
     return to_python(out + ")").release();
   });

@@ -377,6 +377,17 @@ PyObject* operator_function(PyObject*, PyObject* args) {
   });
 }
 
+// _overloaded_function(base) -> function of all overloads
+PyObject* overloaded_function(PyObject*, PyObject* args) {
+  const char* base;
+  if (!PyArg_ParseTuple(args, "s:_overloaded_function", &base)) return nullptr;
+  return guarded([&] {
+    const std::vector<const Operator*> found = overloads(base);
+    TS_CHECK(!found.empty(), "operator: no operator named '", base, "'");
+    return operator_object(base, found, false);
+  });
+}
+
 // _load_library(path)
 PyObject* load_library_file(PyObject*, PyObject* args) {
   const char* path;
@@ -396,6 +407,7 @@ PyMethodDef g_python_dispatch_functions[] = {{"_set_kernel", set_kernel, METH_VA
                                              {"_keys", key_list, METH_NOARGS, nullptr},
                                              {"_custom_operators", custom_operators, METH_NOARGS, nullptr},
                                              {"_operator_function", operator_function, METH_VARARGS, nullptr},
+                                             {"_overloaded_function", overloaded_function, METH_VARARGS, nullptr},
                                              {"_load_library", load_library_file, METH_VARARGS, nullptr},
                                              {nullptr, nullptr, 0, nullptr}};
 
