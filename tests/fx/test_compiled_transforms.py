@@ -146,3 +146,30 @@ def test_what_is_imported_on_first_need_is_no_part_of_the_program(call: str) -> 
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr
     assert ran.stdout.split() in (["[0.0,", "0.0]"], ["[1.0,", "1.0]"])
+
+
+@pytest.mark.parametrize("transform", [grad, lambda f: jvp_of(f), lambda f: vmap(lambda row: row + f(row))])
+def test_tensors_that_the_transformed_function_closes_over(transform: Any) -> None:
+    weight, factor = ts.randn(3, 3), 2.0
+
+    def score(x: ts.Tensor) -> ts.Tensor:
+        return ((x.sin() * weight * factor).cos() + x).sum()
+
+    def program(x: ts.Tensor) -> ts.Tensor:
+        for _ in range(3):
+            x = transform(score)(x) * 0.5 + x
+        return x
+
+    compiled, x = ts.compile(program, fullgraph=True), ts.randn(3, 3)
+    for turn in range(10):
+        if turn == 4:
+            weight = ts.randn(3, 3)
+        elif turn == 6:
+            factor = 3.0
+        elif turn == 8:
+            weight.mul_(2)
+        assert ts.equal(compiled(x), program(x)), turn
+
+
+def jvp_of(function: Any) -> Any:
+    return lambda x: ts.func.jvp(function, (x,), (ts.ones_like(x),))[1]

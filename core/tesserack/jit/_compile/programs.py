@@ -188,7 +188,12 @@ class ProgramRecorder:
             raise graph
         nodes = [graph.node(n) for n in range(graph.num_nodes)] if self.whole.calls else []
         # What such a call reads by itself it finds each time.
-        used = {value for node in nodes for value in values_of(node["args"])} | {*graph.outputs}
+        own = {call.number: call.own for call in self.whole.calls}
+        found = dict(zip(graph.captures, map(id, graph.captured), strict=True))
+        used = {*graph.outputs}
+        for node in nodes:
+            finds = own[node["args"][0]] if node["op"] == OPERATOR else ()
+            used |= {value for value in values_of(node["args"]) if found.get(value) not in finds}
         for value, tensor, constant in zip(graph.captures, graph.captured, graph.constant, strict=True):
             if (value in used or not nodes) and not constant and id(tensor) not in known and tensor is not self._some:
                 raise NotProved("a tensor is used that is held where it cannot be seen")

@@ -50,6 +50,7 @@ class WholeCall:
         self._plain: list[tuple[int | None, Any]] | None = None
         self._named: dict[str, Any] = {}
         self._returns_none = False
+        self.own: frozenset[int] = frozenset()  # of tensors that its functions hold, and find by themselves
         self.early = False  # whether nothing before it, nor it, changes anything
         # As compilers' graphs call functions.
         shown = args[0] if function is _native._function_apply else function
@@ -81,14 +82,21 @@ class WholeCall:
             if not (other is None or isinstance(other, (bool, str)) or id(other) in held):
                 raise NotProved(f"{self.line} calls {name}, which returns more than tensors: {type(other).__name__}")
         places = {id(tensor): k for k, tensor in enumerate(self.tensors)}
+        asked: set[int] = set()
+
+        def place(tensor: Tensor) -> tuple[str, int]:
+            asked.add(id(tensor))
+            return "output", places[id(tensor)]
+
         try:
-            makers = Makers(lambda tensor: ("output", places[id(tensor)]), held, is_new)
+            makers = Makers(place, held, is_new)
             args, kwargs = makers.arguments(self.args), makers.arguments(self.kwargs)
         except NotProved as error:
             raise error.told_as(f"{self.line} calls {name} with what the run has made: {error.reason}") from None
         self._make = (args, kwargs)
         self._note_plain(places, held)
         self._returns_none = self._others == [None] and not self._like
+        self.own = frozenset(places.keys() - asked)
         self.args, self.kwargs, self.tensors, self.outputs = (), {}, [], []
 
     def _note_plain(self, places: dict[int, int], held: dict[int, Any]) -> None:
