@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import re
 from typing import Any, NamedTuple
 
 __all__ = ["Argument", "FunctionSchema", "parse"]
@@ -84,7 +85,13 @@ def _argument(text: str, keyword_only: bool) -> Argument:
     if "(" in kind:
         mark = kind[kind.index("(") + 1 : kind.index(")")]
         alias = AliasInfo({mark.rstrip("!")}, mark.endswith("!"))
-    return Argument(name, kind, _value(default) if equals else None, keyword_only, alias, bool(equals))
+    value = _value(default) if equals else None
+    if type(value) in (int, float) and (count := _COUNTED.search(kind)):
+        value = [value] * int(count[1])  # one number stands for as many as there are dims
+    return Argument(name, kind, value, keyword_only, alias, bool(equals))
+
+
+_COUNTED = re.compile(r"\[(\d+)\]\??$")
 
 
 def _value(text: str) -> Any:

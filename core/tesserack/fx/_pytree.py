@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from tesserack.utils import _pytree
 from tesserack.utils._pytree import TreeSpec, is_structseq_class
 
 __all__ = ["register_pytree_flatten_spec", "tree_flatten_spec"]
@@ -36,6 +37,8 @@ def tree_flatten_spec(pytree: Any, spec: TreeSpec) -> list[Any]:
         parts = _by_place(pytree, spec)
     elif spec.type in SUPPORTED_NODES:
         parts = SUPPORTED_NODES[spec.type](pytree, spec)
+    elif spec.type in _pytree.SUPPORTED_NODES and type(pytree) is spec.type:
+        parts = [*_pytree.SUPPORTED_NODES[spec.type].flatten_fn(pytree)[0]]
     else:
         raise RuntimeError(
             f"{type(pytree)} does not have a flatten_fn_spec associated with it. Please register one with "

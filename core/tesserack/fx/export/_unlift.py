@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import inspect
 from typing import Any
 
 from tesserack.aten.operators import namespace
+from tesserack.fx._codegen import PyTreeCodeGen, PyTreeInfo
 from tesserack.fx.export._ranges import InputCheck, flat_inputs
 from tesserack.fx.export.graph_signature import InputKind, OutputKind
 from tesserack.fx.graph import Graph
@@ -32,8 +32,8 @@ class ExportedModule(GraphModule):
         leaves = flat_inputs(self._of_arguments, args, kwargs)
         if self._check is not None:
             self._check(leaves)
-        found = super().__call__(*leaves)
-        return tree_unflatten(list(found), self._of_results)
+        args, kwargs = tree_unflatten(leaves, self._of_arguments)  # dicts in the order of the example's
+        return super().__call__(*args, **kwargs)
 
     def train(self, mode: bool = True) -> Any:
         """``NotImplementedError``: what the program does in training was decided when it was exported."""
@@ -72,7 +72,18 @@ def unlifted(ep: Any, check: bool, kind: type[ExportedModule] = ExportedModule) 
             _output(ep, graph, map_arg(node.args[0], lambda n: values[n]), targets)
         elif node.op != "placeholder":
             values[node] = graph.node_copy(node, lambda n: values[n])
+    if kind is ExportedModule:
+        graph.set_codegen(PyTreeCodeGen(PyTreeInfo(_names(ep), ep.call_spec.in_spec, ep.call_spec.out_spec)))
     return _module(ep, kind(root, graph, "ExportedModule"), check)
+
+
+def _names(ep: Any) -> list[str]:
+    """The names of the arguments, also of a program with *args."""
+    positional, keywords = ep.call_spec.in_spec.children_specs
+    names = ep.module_call_graph[0].signature.forward_arg_names or []
+    if len(names) == positional.num_children + keywords.num_children:
+        return [*names]
+    return [*(f"arg_{k}" for k in range(positional.num_children)), *keywords.context]
 
 
 def _module(ep: Any, made: ExportedModule, check: bool) -> GraphModule:
@@ -84,11 +95,6 @@ def _module(ep: Any, made: ExportedModule, check: bool) -> GraphModule:
         if name not in named:  # another name of the same tensor, or state that is no tensor
             place(made, name, value, True)
     own = made.__dict__
-    names = ep.module_call_graph[0].signature.forward_arg_names or []
-    if len(names) == sum(len(given.children_specs) for given in ep.call_spec.in_spec.children_specs):
-        kind = inspect.Parameter.POSITIONAL_OR_KEYWORD  # as a program with *args has not
-        parameters = [inspect.Parameter(name, kind) for name in ("self", *names)]
-        vars(type(made).forward)["__signature__"] = inspect.Signature(parameters)
     own["_check"] = ep._check if check else None
     own["_of_arguments"], own["_of_results"] = ep.call_spec.in_spec, ep.call_spec.out_spec
     return made
