@@ -202,15 +202,15 @@ def test_sgd_is_its_rule(device: Any, dtype: Any, momentum: float, nesterov: boo
 @pytest.mark.parametrize("dtype", [ts.float64, ts.float32, ts.bfloat16])
 @pytest.mark.parametrize("amsgrad", FLAGS)
 def test_adam_is_its_rule(device: Any, dtype: Any, amsgrad: bool) -> None:
-    for step, maximize, decay, decoupled in itertools.product((1, 9), FLAGS, (0.0, 0.1), FLAGS):
+    for step, maximize, decay, decoupled, beta1 in itertools.product((1, 9), FLAGS, (0.0, 0.1), FLAGS, (0.9, 0.25)):
         lists = random_lists(5 if amsgrad else 4, device, dtype)
         by_kernel_and_by_rule(
-            lambda p, g, m, v, *top, rest=(step, 0.1, 0.9, 0.99, decay, 1e-3, amsgrad, maximize, decoupled): (
+            lambda p, g, m, v, *top, rest=(step, 0.1, beta1, 0.99, decay, 1e-3, amsgrad, maximize, decoupled): (
                 ts.adam_step_(p, g, m, v, top[0] if top else [], *rest)
             ),
-            _native._adam_rule(amsgrad, decay != 0),
+            _native._adam_rule(amsgrad, decay != 0, decoupled, beta1 > 0.5),
             lists,
-            (step, 0.1, 0.9, 0.99, decay, 1e-3, float(maximize), float(decoupled)),
+            (step, 0.1, beta1, 0.99, decay, 1e-3, float(maximize)),
         )
 
 

@@ -190,14 +190,15 @@ class Adam(Optimizer):
             seen = {name: as_real(value) for name, value in seen.items()}
         beta1, beta2 = (number(beta) for beta in group["betas"])
         decay = number(group["weight_decay"])
-        numbers = (step, number(group["lr"]), beta1, beta2, decay, number(group["eps"]))
-        flags = float(group["maximize"]), float(group.get("decoupled_weight_decay", False))
-        _rule(bool(group["amsgrad"]), decay != 0).step(param, grad, seen, (*numbers, *flags))
+        numbers = (step, number(group["lr"]), beta1, beta2, decay, number(group["eps"]), float(group["maximize"]))
+        decoupled = bool(group.get("decoupled_weight_decay", False))
+        rule = _rule(bool(group["amsgrad"]), bool(decay != 0), decoupled, bool(beta1 > 0.5))
+        rule.step(param, grad, seen, numbers)
 
 
 @functools.cache
-def _rule(amsgrad: bool, decay: bool) -> Rule:
-    return Rule.of(_native._adam_rule(amsgrad, bool(decay)))
+def _rule(amsgrad: bool, decay: bool, decoupled: bool, from_mean: bool) -> Rule:
+    return Rule.of(_native._adam_rule(amsgrad, decay, decoupled, from_mean))
 
 
 class AdamW(Adam):

@@ -1,9 +1,14 @@
-// sgd_step_ and adam_step_: one pass over each parameter with its state, threads shared over the whole list. What
-// clipping gradients asks of a list: its norms, and all of it times a number.
+// sgd_step_ and adam_step_: one pass over each parameter with its state, threads shared over the whole list, computing
+// what the lines of tesserack/steps.hpp say. What clipping gradients asks of a list: its norms, and all of it times a
+// number.
 #include "dtype_switch.h"
+#include "step_program.h"
 #include "threads.h"
 
+#include <tesserack/steps.hpp>
+
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <vector>
 
@@ -11,6 +16,7 @@ namespace tesserack::cpu {
 namespace {
 
 using backend::Call;
+using backend::StepDecay;
 using backend::Tensor;
 using backend::Value;
 
@@ -69,107 +75,72 @@ private:
   }
 };
 
-template <class A> struct Sgd {
-  A lr, momentum, keep, weight_decay, sign;
-  bool nesterov, first;
+template <bool Momentum, bool Nesterov, bool First, bool Decay> struct Sgd {
+  static constexpr StepProgram program =
+      StepReader(backend::sgd_step_text(Momentum, Nesterov, First, Decay).view()).program();
 };
 
-template <class T, bool Momentum>
-void sgd_part(T* __restrict p, const T* __restrict g, T* __restrict buffer, int64_t n, const Sgd<Accumulator<T>>& s) {
-  using A = Accumulator<T>;
-  const bool decays = s.weight_decay != 0; // zero times an infinite parameter is no number
-  for (int64_t i = 0; i < n; ++i) {
-    const A parameter = load(p[i]);
-    A step = s.sign * load(g[i]) + (decays ? s.weight_decay * parameter : A{0});
-    if constexpr (Momentum) {
-      const A kept = s.first ? step : s.momentum * load(buffer[i]) + s.keep * step;
-      buffer[i] = store<T>(kept);
-      step = s.nesterov ? step + s.momentum * kept : kept;
+template <bool Amsgrad, StepDecay Decay, bool FromMean> struct Adam {
+  static constexpr StepProgram program = StepReader(backend::adam_step_text(Amsgrad, Decay, FromMean).view()).program();
+};
+
+void take_step(const Call& call, const CompiledStep& step, std::span<const double> given) {
+  const int tensors = 2 + step.program.states;
+  const StepValues<double> numbers = step_numbers(step.program, given);
+  const Lists lists(call, tensors);
+  lists.for_each_part([&](int t, int64_t begin, int64_t end) {
+    const int32_t dtype = lists.at(0, t).dtype();
+    const int64_t from = begin * backend::dtype_size(dtype);
+    StepMemory memory{};
+    for (int k = 0; k < tensors; ++k) memory[static_cast<size_t>(k)] = lists.at(k, t).data<std::byte>() + from;
+    switch (dtype) {
+    case TS_FLOAT16: return step_halves<Float16>(step, memory, end - begin, numbers);
+    case TS_BFLOAT16: return step_halves<BFloat16>(step, memory, end - begin, numbers);
+    case TS_FLOAT32: return step.single(memory, end - begin, numbers);
+    default: return step.wide(memory, end - begin, numbers);
     }
-    p[i] = store<T>(parameter - s.lr * step);
-  }
+  });
+}
+
+// f.operator()<flags...>() for flags that are known in the call.
+template <bool... Known, class F> void with_flags(F&& f) { f.template operator()<Known...>(); }
+template <bool... Known, class F, class... More> void with_flags(F&& f, bool flag, More... more) {
+  if (flag)
+    with_flags<Known..., true>(static_cast<F&&>(f), more...);
+  else
+    with_flags<Known..., false>(static_cast<F&&>(f), more...);
 }
 
 // Scalars: lr, momentum, dampening, weight_decay, nesterov, maximize, first_step.
 void sgd_step(const Call& call) {
   const std::vector<Value> v = scalars_of(call, 7);
-  const double lr = v[0].as_float(), momentum = v[1].as_float(), dampening = v[2].as_float(), decay = v[3].as_float();
-  const bool nesterov = v[4].as_bool(), maximize = v[5].as_bool(), first = v[6].as_bool(), has_buffer = momentum != 0;
-  const Lists lists(call, has_buffer ? 3 : 2);
-  lists.for_each_part([&](int t, int64_t begin, int64_t end) {
-    switch_float(call.op(), lists.at(0, t).dtype(), [&](auto tag) {
-      using T = typename decltype(tag)::type;
-      using A = Accumulator<T>;
-      const Sgd<A> s{static_cast<A>(lr),
-                     static_cast<A>(momentum),
-                     static_cast<A>(1 - dampening),
-                     static_cast<A>(decay),
-                     maximize ? A{-1} : A{1},
-                     nesterov,
-                     first};
-      T* p = lists.at(0, t).template data<T>() + begin;
-      const T* g = lists.at(1, t).template data<T>() + begin;
-      if (has_buffer) return sgd_part<T, true>(p, g, lists.at(2, t).template data<T>() + begin, end - begin, s);
-      sgd_part<T, false>(p, g, nullptr, end - begin, s);
-    });
-  });
-}
-
-template <class A> struct Adam {
-  A shrink, decay, sign; // decoupled decay multiplies the parameter, the other adds to the gradient
-  A beta1, beta2, rest1, rest2;
-  A inverse_correction2, eps, step_size;
-};
-
-template <class T, bool Amsgrad>
-void adam_part(T* __restrict p, const T* __restrict g, T* __restrict m, T* __restrict v, T* __restrict top, int64_t n,
-               const Adam<Accumulator<T>>& s) {
-  using A = Accumulator<T>;
-  const bool from_mean = s.rest1 < A{0.5}; // lerp's two forms, as torch chooses between them
-  const bool decays = s.decay != 0;        // zero times an infinite parameter is no number
-  for (int64_t i = 0; i < n; ++i) {
-    const A before = load(p[i]), gradient = s.sign * load(g[i]) + (decays ? s.decay * before : A{0});
-    const A gap = gradient - load(m[i]);
-    const A mean = from_mean ? load(m[i]) + s.rest1 * gap : gradient - gap * s.beta1;
-    const A square = s.beta2 * load(v[i]) + s.rest2 * gradient * gradient;
-    m[i] = store<T>(mean);
-    v[i] = store<T>(square);
-    A scale = square;
-    if constexpr (Amsgrad) {
-      scale = std::max(load(top[i]), square);
-      top[i] = store<T>(scale);
-    }
-    p[i] = store<T>(before * s.shrink - s.step_size * (mean / (std::sqrt(scale) * s.inverse_correction2 + s.eps)));
-  }
+  const double momentum = v[1].as_float(), decay = v[3].as_float();
+  const std::array<double, 5> numbers{v[0].as_float(), momentum, v[2].as_float(), decay, v[5].as_bool() ? 1.0 : 0.0};
+  if (momentum == 0)
+    return with_flags([&]<bool Decay>() { take_step(call, kCompiledStep<Sgd<false, false, false, Decay>>, numbers); },
+                      decay != 0);
+  with_flags(
+      [&]<bool Nesterov, bool First, bool Decay>() {
+        take_step(call, kCompiledStep<Sgd<true, Nesterov, First, Decay>>, numbers);
+      },
+      v[4].as_bool(), v[6].as_bool(), decay != 0);
 }
 
 // Scalars: step (1 at the first), lr, beta1, beta2, weight_decay, eps, amsgrad, maximize, decoupled.
 void adam_step(const Call& call) {
   const std::vector<Value> v = scalars_of(call, 9);
-  const double step = static_cast<double>(v[0].as_int()), lr = v[1].as_float(), beta1 = v[2].as_float(),
-               beta2 = v[3].as_float(), decay = v[4].as_float(), eps = v[5].as_float();
-  const bool amsgrad = v[6].as_bool(), maximize = v[7].as_bool(), decoupled = v[8].as_bool();
-  const double correction1 = 1 - std::pow(beta1, step), correction2 = 1 - std::pow(beta2, step);
-  const Lists lists(call, amsgrad ? 5 : 4);
-  lists.for_each_part([&](int t, int64_t begin, int64_t end) {
-    switch_float(call.op(), lists.at(0, t).dtype(), [&](auto tag) {
-      using T = typename decltype(tag)::type;
-      using A = Accumulator<T>;
-      const Adam<A> s{static_cast<A>(decoupled ? 1 - lr * decay : 1),
-                      static_cast<A>(decoupled ? 0 : decay),
-                      maximize ? A{-1} : A{1},
-                      static_cast<A>(beta1),
-                      static_cast<A>(beta2),
-                      static_cast<A>(1 - beta1),
-                      static_cast<A>(1 - beta2),
-                      static_cast<A>(1 / std::sqrt(correction2)),
-                      static_cast<A>(eps),
-                      static_cast<A>(lr / correction1)};
-      const auto data = [&](int list) { return lists.at(list, t).template data<T>() + begin; };
-      if (amsgrad) return adam_part<T, true>(data(0), data(1), data(2), data(3), data(4), end - begin, s);
-      adam_part<T, false>(data(0), data(1), data(2), data(3), nullptr, end - begin, s);
-    });
-  });
+  const double beta1 = v[2].as_float(), decay = v[4].as_float();
+  const std::array<double, 7> numbers{
+      static_cast<double>(v[0].as_int()), v[1].as_float(), beta1, v[3].as_float(), decay, v[5].as_float(),
+      v[7].as_bool() ? 1.0 : 0.0};
+  const bool decoupled = v[8].as_bool();
+  with_flags(
+      [&]<bool Amsgrad, bool FromMean>() {
+        if (decay == 0) return take_step(call, kCompiledStep<Adam<Amsgrad, StepDecay::None, FromMean>>, numbers);
+        if (decoupled) return take_step(call, kCompiledStep<Adam<Amsgrad, StepDecay::Decoupled, FromMean>>, numbers);
+        take_step(call, kCompiledStep<Adam<Amsgrad, StepDecay::Coupled, FromMean>>, numbers);
+      },
+      v[6].as_bool(), beta1 > 0.5);
 }
 
 // A list's tensors in blocks of one size, whatever threads there are: sums of blocks are added up in order.

@@ -51,10 +51,9 @@ void check_adam(TensorList params, TensorList grads, TensorList means, TensorLis
 void adam_parts(TensorList params, TensorList grads, TensorList means, TensorList squares, TensorList tops,
                 int64_t step, double lr, double beta1, double beta2, double weight_decay, double eps, bool amsgrad,
                 bool maximize, bool decoupled) {
-  const double numbers[] = {static_cast<double>(step), lr, beta1, beta2, weight_decay, eps, maximize ? 1.0 : 0.0,
-                            decoupled ? 1.0 : 0.0};
+  const double numbers[] = {static_cast<double>(step), lr, beta1, beta2, weight_decay, eps, maximize ? 1.0 : 0.0};
   const TensorList states[] = {means, squares, tops};
-  StepRule::of(adam_rule(amsgrad, weight_decay != 0)).step(params, grads, states, numbers);
+  StepRule::of(adam_rule(amsgrad, weight_decay != 0, decoupled, beta1 > 0.5)).step(params, grads, states, numbers);
 }
 
 // The count is read when the step is made: a graph of it is one of every step.

@@ -3,6 +3,7 @@
 #include "runtime/empty.h"
 #include "tensor/geometry.h"
 #include "tensor/words.h"
+#include "tesserack/steps.hpp"
 #include <algorithm>
 #include <cctype>
 #include <cmath>
@@ -128,35 +129,17 @@ void StepRule::step(TensorList params, TensorList grads, std::span<const TensorL
 }
 
 std::string sgd_rule(bool momentum, bool nesterov, bool first_step, bool decay) {
-  std::string rule = momentum ? "param grad,momentum_buffer,lr momentum dampening weight_decay maximize:"
-                              : "param grad,,lr momentum dampening weight_decay maximize:";
-  rule += "sign=1 - 2 * maximize;k=sign * grad";
-  if (decay) rule += " + weight_decay * param";
-  if (momentum && first_step) rule += ";momentum_buffer_=copy(k)";
-  if (momentum && !first_step) rule += ";rest=1 - dampening;momentum_buffer_=momentum * momentum_buffer + rest * k";
-  rule += !momentum  ? ";param - lr * k"
-          : nesterov ? ";param - lr * (k + momentum * momentum_buffer_)"
-                     : ";param - lr * momentum_buffer_";
-  return momentum ? rule + ";momentum_buffer_" : rule;
+  return std::string(tesserack::backend::sgd_step_text(momentum, nesterov, first_step, decay).view());
 }
 
-// expm1 keeps the digits of 1 - beta^step while the count is small.
-std::string adam_rule(bool amsgrad, bool decay) {
-  std::string rule = "param grad,exp_avg exp_avg_sq";
-  if (amsgrad) rule += " max_exp_avg_sq";
-  rule += ",step lr beta1 beta2 weight_decay eps maximize decoupled:"
-          "sign=1 - 2 * maximize;rest1=1 - beta1;rest2=1 - beta2;"
-          "rate=lr / -expm1(step * log(beta1));root=sqrt(-expm1(step * log(beta2)));k=sign * grad";
-  if (decay) rule += " + coupled * param";
-  if (decay)
-    rule.insert(rule.find("k=sign"),
-                "coupled=(1 - decoupled) * weight_decay;shrink=1 - decoupled * lr * weight_decay;");
-  rule += ";exp_avg_=exp_avg + rest1 * (k - exp_avg);exp_avg_sq_=beta2 * exp_avg_sq + rest2 * k * k";
-  if (amsgrad) rule += ";max_exp_avg_sq_=max(max_exp_avg_sq, exp_avg_sq_)";
-  rule += decay ? ";shrink * param" : ";param";
-  rule += amsgrad ? " - rate * (exp_avg_ / (sqrt(max_exp_avg_sq_) / root + eps));exp_avg_;exp_avg_sq_;max_exp_avg_sq_"
-                  : " - rate * (exp_avg_ / (sqrt(exp_avg_sq_) / root + eps));exp_avg_;exp_avg_sq_";
-  return rule;
+std::string adam_rule(bool amsgrad, bool decay, bool decoupled, bool from_mean) {
+  using enum tesserack::backend::StepDecay;
+  return std::string(tesserack::backend::adam_step_text(amsgrad,
+                                                        !decay      ? None
+                                                        : decoupled ? Decoupled
+                                                                    : Coupled,
+                                                        from_mean)
+                         .view());
 }
 
 } // namespace ts::optim

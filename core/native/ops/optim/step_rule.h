@@ -31,9 +31,8 @@ private:
   std::optional<Fused> program_;
 };
 
-// Numbers: lr, momentum, dampening, weight_decay, maximize (0 or 1).
+// The texts of tesserack/steps.hpp.
 std::string sgd_rule(bool momentum, bool nesterov, bool first_step, bool decay);
-// Numbers: step (from 1), lr, beta1, beta2, weight_decay, eps, maximize, decoupled (0 or 1).
-std::string adam_rule(bool amsgrad, bool decay);
+std::string adam_rule(bool amsgrad, bool decay, bool decoupled, bool from_mean);
 
 } // namespace ts::optim

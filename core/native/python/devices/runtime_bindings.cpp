@@ -423,7 +423,8 @@ void define_operators(nb::module_& m) {
   m.def("_facts", facts_by_name);
   m.def("_sgd_rule", optim::sgd_rule, nb::arg("momentum"), nb::arg("nesterov"), nb::arg("first_step"),
         nb::arg("decay"));
-  m.def("_adam_rule", optim::adam_rule, nb::arg("amsgrad"), nb::arg("decay"));
+  m.def("_adam_rule", optim::adam_rule, nb::arg("amsgrad"), nb::arg("decay"), nb::arg("decoupled"),
+        nb::arg("from_mean"));
   m.def("_install_operators", [] { return ts::py::given_back(ts::py::install_operators()); });
   m.def("_kernel_table", kernel_table);
   m.def("_kernel_signature", [](const std::string& name) -> nb::object {

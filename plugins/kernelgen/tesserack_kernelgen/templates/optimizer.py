@@ -114,5 +114,5 @@ def adam_step(call: Call) -> LaunchPlan:
     """As ``adam_step_``: params, grads, first and second moments and, for amsgrad, their maxima in place."""
     _, _, beta1, beta2, decay, eps, amsgrad, maximize, decoupled = call.params[5:]
     values = {"step": _param(5), "lr": _param(6), "beta1": beta1, "beta2": beta2, "weight_decay": decay, "eps": eps}
-    values |= {"maximize": float(maximize), "decoupled": float(decoupled)}
-    return _by_rule(call, _native._adam_rule(amsgrad, decay != 0), 5, values)
+    values["maximize"] = float(maximize)
+    return _by_rule(call, _native._adam_rule(amsgrad, decay != 0, decoupled, beta1 > 0.5), 5, values)
