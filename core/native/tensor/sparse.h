@@ -12,6 +12,7 @@ inline constexpr const char* kLayoutNames[] = {"strided",    "sparse_coo", "spar
 inline const char* layout_name(Layout layout) { return kLayoutNames[static_cast<int>(layout)]; }
 
 struct SparseParts final : PayloadBase {
+  SparseParts() : PayloadBase(PayloadKind::Sparse) {}
   Layout layout = Layout::SparseCoo;
   bool coalesced = false; // coo: indices are unique and in order
   int64_t sparse_dim = 0;
@@ -21,8 +22,15 @@ struct SparseParts final : PayloadBase {
   PayloadBase* copy() const override { return new SparseParts(*this); }
 };
 
-inline const SparseParts* sparse_parts(const Tensor& t) { return static_cast<const SparseParts*>(t->payload); }
-inline Layout layout_of(const Tensor& t) { return t->payload ? sparse_parts(t)->layout : Layout::Strided; }
+// NULL for a tensor that has none.
+inline const SparseParts* sparse_parts(const Tensor& t) {
+  const bool sparse = t->payload && t->payload->kind == PayloadKind::Sparse;
+  return sparse ? static_cast<const SparseParts*>(t->payload) : nullptr;
+}
+inline Layout layout_of(const Tensor& t) {
+  const SparseParts* parts = sparse_parts(t);
+  return parts ? parts->layout : Layout::Strided;
+}
 
 // A tensor of those sizes over the parts, whose values have its dtype and device; no autograd state.
 Tensor make_sparse(IntSpan sizes, SparseParts parts);

@@ -30,7 +30,13 @@ struct VersionCounter {
 };
 
 // What a tensor is besides memory, or instead of it: see tensor/sparse.h. Copies of the tensor have a copy.
+enum class PayloadKind : uint8_t { Sparse };
+
 struct PayloadBase {
+  const PayloadKind kind;
+  explicit PayloadBase(PayloadKind k) : kind(k) {}
+  PayloadBase(const PayloadBase&) = default;
+  PayloadBase& operator=(const PayloadBase&) = delete;
   virtual ~PayloadBase() = default;
   virtual PayloadBase* copy() const = 0;
 };
