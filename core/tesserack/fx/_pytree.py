@@ -31,22 +31,37 @@ def tree_flatten_spec(pytree: Any, spec: TreeSpec) -> list[Any]:
     >>> tree_flatten_spec([(1, 2), 3], tree_structure([(0, 0), 0]))
     [1, 2, 3]
     """
-    if spec.type is None:
-        return [pytree]
-    if hasattr(spec.type, "_fields") or is_structseq_class(spec.type):  # a record, by the places of its fields
-        parts = _by_place(pytree, spec)
-    elif spec.type in SUPPORTED_NODES:
-        parts = SUPPORTED_NODES[spec.type](pytree, spec)
-    elif spec.type in _pytree.SUPPORTED_NODES and type(pytree) is spec.type:
-        parts = [*_pytree.SUPPORTED_NODES[spec.type].flatten_fn(pytree)[0]]
-    else:
-        raise RuntimeError(
-            f"{type(pytree)} does not have a flatten_fn_spec associated with it. Please register one with "
-            "torch.fx._pytree.register_pytree_flatten_spec.  If you have serialized your model, make sure that any "
-            "custom pytrees have been registered before loading it."
-        )
-    return [leaf for part, child in zip(parts, spec.children_specs, strict=False)
-            for leaf in tree_flatten_spec(part, child)]  # fmt: skip
+    found: list[Any] = []
+    _take_apart(pytree, spec, found)
+    return found
+
+
+def _take_apart(pytree: Any, spec: TreeSpec, found: list[Any]) -> None:
+    kind = spec.type
+    if kind is None:
+        found.append(pytree)
+        return
+    for part, child in zip(_parts(pytree, spec), spec.children_specs, strict=False):
+        if child.type is None:
+            found.append(part)
+        else:
+            _take_apart(part, child, found)
+
+
+def _parts(pytree: Any, spec: TreeSpec) -> list[Any]:
+    """A value's parts, as its class says."""
+    kind: Any = spec.type
+    if kind in SUPPORTED_NODES:
+        return SUPPORTED_NODES[kind](pytree, spec)
+    if hasattr(kind, "_fields") or is_structseq_class(kind):  # a record, by the places of its fields
+        return _by_place(pytree, spec)
+    if kind in _pytree.SUPPORTED_NODES and type(pytree) is kind:
+        return [*_pytree.SUPPORTED_NODES[kind].flatten_fn(pytree)[0]]
+    raise RuntimeError(
+        f"{type(pytree)} does not have a flatten_fn_spec associated with it. Please register one with "
+        "torch.fx._pytree.register_pytree_flatten_spec.  If you have serialized your model, make sure that any "
+        "custom pytrees have been registered before loading it."
+    )
 
 
 def _by_place(value: Any, spec: TreeSpec) -> list[Any]:

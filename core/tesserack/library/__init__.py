@@ -380,7 +380,9 @@ def _of_its_own(name: str, values: Sequence[Tensor], args: Sequence[Any]) -> Non
 
 
 def _share(one: Tensor, other: Tensor) -> bool:
-    return not other.is_meta and one.layout == other.layout == strided and one._storage_id() == other._storage_id()
+    if other.is_meta or one.layout != strided or other.layout != strided:
+        return False
+    return bool(one._storage_id()) and one._storage_id() == other._storage_id()  # 0: it has no memory
 
 
 def overloads(name: str) -> dict[str, CustomOp]:

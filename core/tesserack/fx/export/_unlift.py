@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tesserack import Tensor
 from tesserack.aten.operators import namespace
 from tesserack.fx._codegen import PyTreeCodeGen, PyTreeInfo
 from tesserack.fx.export._ranges import InputCheck, flat_inputs
@@ -13,7 +14,7 @@ from tesserack.fx.graph_module import GraphModule
 from tesserack.fx.node import Node, map_arg
 from tesserack.nn.modules.module import Module
 from tesserack.nn.parameter import Parameter
-from tesserack.utils._pytree import TreeSpec, tree_unflatten
+from tesserack.utils._pytree import TreeSpec
 
 __all__ = ["ExportedModule", "place", "unlifted"]
 
@@ -26,13 +27,14 @@ class ExportedModule(GraphModule):
 
     _check: InputCheck | None
     _of_arguments: TreeSpec
+    _flat: int  # how many arguments there are, where all are leaves; else -1
     _of_results: TreeSpec
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        leaves = flat_inputs(self._of_arguments, args, kwargs)
+        flat = len(args) == self._flat and not kwargs and all(isinstance(arg, Tensor) for arg in args)
+        leaves = [*args] if flat else flat_inputs(self._of_arguments, args, kwargs)
         if self._check is not None:
             self._check(leaves)
-        args, kwargs = tree_unflatten(leaves, self._of_arguments)  # dicts in the order of the example's
         return super().__call__(*args, **kwargs)
 
     def train(self, mode: bool = True) -> Any:
@@ -96,6 +98,9 @@ def _module(ep: Any, made: ExportedModule, check: bool) -> GraphModule:
             place(made, name, value, True)
     own = made.__dict__
     own["_check"] = ep._check if check else None
+    positional, keywords = ep.call_spec.in_spec.children_specs
+    nested = keywords.num_children or not all(child.is_leaf() for child in positional.children_specs)
+    own["_flat"] = -1 if nested else positional.num_children
     own["_of_arguments"], own["_of_results"] = ep.call_spec.in_spec, ep.call_spec.out_spec
     return made
 
