@@ -145,3 +145,23 @@ def test_what_modes_and_subclasses_answer_of_an_operator() -> None:
         assert answered(ts.zeros(1)) == 9
     assert answered(ts.zeros(1)) == 0
     assert answered(Held(ts.ones(1))) == 5
+
+
+def test_kernels_go_to_the_overload_that_is_named() -> None:
+    made = library.Library("given_overloads", "FRAGMENT")
+    for schema in ("f(Tensor x) -> Tensor", "f.two(Tensor x, Tensor y) -> Tensor", "g.only(Tensor x) -> Tensor"):
+        made.define(schema)
+    made.impl("f", lambda x: x + 1, "CompositeExplicitAutograd")
+    made.impl("f.two", lambda x, y: x + y * 10, "CompositeExplicitAutograd")
+    made.impl("g.only", lambda x: x * 3, "CompositeExplicitAutograd")
+    operators, x = namespace("given_overloads"), ts.ones(1)
+    assert [operators.f(x), operators.f(x, x), operators.f.two(x, x), operators.g(x), operators.g.only(x)] == [
+        2,
+        11,
+        11,
+        3,
+        3,
+    ]
+    library.register_fake(operators.f.two, lambda x, y: ts.empty(7, device="meta"))
+    meta = ts.ones(2, device="meta")
+    assert operators.f.two(meta, meta).shape == (7,) and operators.f(meta).shape == (2,)

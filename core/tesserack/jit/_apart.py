@@ -8,7 +8,7 @@ from tesserack import Tensor, _native
 from tesserack.sparse import _parts as sparse
 from tesserack.utils import _pytree as pytree
 
-__all__ = ["apart", "holds_apart"]
+__all__ = ["apart"]
 
 
 class _Apart:
@@ -48,8 +48,3 @@ def apart(tree: Any, history: bool = True) -> Any:
     if not any(map(_is_sparse, pytree.tree_leaves(tree))):
         return tree
     return pytree.tree_map(lambda leaf: _Apart(leaf, history) if _is_sparse(leaf) else leaf, tree)
-
-
-def holds_apart(spec: Any) -> bool:
-    """Whether a tree was flattened that held sparse tensors."""
-    return spec.type is _Apart or any(map(holds_apart, spec.children_specs))

@@ -419,8 +419,10 @@ def register_autocast(op: str | CustomOp, device_type: str, cast_inputs: Any) ->
 
 def resolve(op: Any) -> CustomOp:
     """The operator of a name, of ``torch.ops.space.name``, or of an overload of that; ``KeyError`` of another name."""
-    name = getattr(op, "_qualified_op_name", None) or getattr(
-        getattr(op, "overloadpacket", op), "_qualified_op_name", op
-    )
-    found: CustomOp = get(name) if isinstance(name, str) else name
-    return found
+    if isinstance(op, (str, CustomOp)):
+        return get(op) if isinstance(op, str) else op
+    name = getattr(op, "_qualified_op_name", None)
+    if name is None:  # an overload
+        name, overload = op.overloadpacket._qualified_op_name, op._overloadname
+        name = name if overload == "default" else f"{name}.{overload}"
+    return get(name)

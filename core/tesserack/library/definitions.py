@@ -71,10 +71,13 @@ def _apart(value: Any, args: Sequence[Any]) -> Any:
 
 
 def _operator(op: Any) -> CustomOp:
-    """The operator of a name, its overload left out, or of ``torch.ops``. ``RuntimeError`` if it is not defined."""
+    """The operator of a name, its overload left out if there is none of it, or of ``torch.ops``. ``RuntimeError`` if it
+    is not defined."""
     if not isinstance(op, str):
         return library.resolve(op)
     base = op.partition(".")[0]
+    if op != base and op in library._operators:
+        return library._operators[op]
     try:
         return library.get(base)
     except KeyError as error:
