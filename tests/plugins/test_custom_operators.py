@@ -7,6 +7,7 @@ import tesserack as ts
 from tesserack import Tensor
 from tesserack.aten.modes import TorchDispatchMode
 from tesserack.aten.operators import namespace
+from tesserack.export import default_decompositions
 from tesserack.library import custom_op, infer_schema
 from tesserack.library import definitions as library
 
@@ -153,7 +154,7 @@ def test_kernels_go_to_the_overload_that_is_named() -> None:
         made.define(schema)
     made.impl("f", lambda x: x + 1, "CompositeExplicitAutograd")
     made.impl("f.two", lambda x, y: x + y * 10, "CompositeExplicitAutograd")
-    made.impl("g.only", lambda x: x * 3, "CompositeExplicitAutograd")
+    made.impl("g.only", lambda x: x * 3, "CompositeImplicitAutograd")
     operators, x = namespace("given_overloads"), ts.ones(1)
     assert [operators.f(x), operators.f(x, x), operators.f.two(x, x), operators.g(x), operators.g.only(x)] == [
         2,
@@ -162,6 +163,7 @@ def test_kernels_go_to_the_overload_that_is_named() -> None:
         3,
         3,
     ]
+    assert operators.g.only in default_decompositions()
     library.register_fake(operators.f.two, lambda x, y: ts.empty(7, device="meta"))
     meta = ts.ones(2, device="meta")
     assert operators.f.two(meta, meta).shape == (7,) and operators.f(meta).shape == (2,)

@@ -312,5 +312,6 @@ def default_decompositions() -> dict[Any, Any]:
     made = {}
     for name, function in implicit_kernels().items():
         space, _, base = name.partition("::")
-        made[getattr(namespace(space), base).default] = function
+        base, _, overload = base.partition(".")
+        made[getattr(getattr(namespace(space), base), overload or "default")] = function
     return CustomDecompTable({**_tracing.table, **made})
