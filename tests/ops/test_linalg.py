@@ -82,7 +82,7 @@ def test_square_factors(shape: tuple[int, ...], device: ts.device) -> None:
 @pytest.mark.parametrize("upper", [False, True])
 @pytest.mark.parametrize("shape", [(12, 12), (3, 9, 9)])
 def test_inverse_of_a_factor(shape: tuple[int, ...], upper: bool, device: ts.device) -> None:
-    """Large enough to be inverted as a whole, and a factor that has no inverse."""
+    """Large enough to be inverted as a whole."""
     spd = definite(matrix(device, *shape))
     factor = ts.linalg.cholesky(spd, upper=upper)
     inverse = ts.cholesky_inverse(factor, upper)
@@ -93,8 +93,48 @@ def test_inverse_of_a_factor(shape: tuple[int, ...], upper: bool, device: ts.dev
         inverse,
         1e-9,
     )
-    factor[..., 3, 3] = 0
-    assert not ts.cholesky_inverse(factor, upper).isfinite().all()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "complex64", "complex128"])
+@pytest.mark.parametrize("upper", [False, True])
+def test_no_inverse_of_a_factor_with_a_zero_on_its_diagonal(dtype: str, upper: bool, device: ts.device) -> None:
+    """An error that names the element, and the factor of a batch; in every form. NaN is passed on."""
+    good = (3 * ts.eye(9, dtype=getattr(ts, dtype))).to(device)
+    bad = good.clone()
+    bad[4, 4] = bad[6, 6] = 0
+    batch = ts.stack([good, bad, bad])
+    forms = (
+        lambda t: ts.cholesky_inverse(t, upper),
+        lambda t: t.cholesky_inverse(upper=upper),
+        lambda t: ts.cholesky_inverse(t, upper, out=ts.empty_like(t)),
+        lambda t: ts.cholesky_inverse(t.clone().requires_grad_(), upper),
+    )
+    for form in forms:
+        with pytest.raises(ts.linalg.LinAlgError, match="diagonal element 5 is zero"):
+            form(bad)
+        with pytest.raises(ts.linalg.LinAlgError, match="Batch element 1.*diagonal element 5 is zero"):
+            form(batch)
+        with pytest.raises(ts.linalg.LinAlgError, match="diagonal element"):
+            form(ts.zeros_like(batch))
+        close(form(good).detach(), good / 27, 1e-6)
+    bad[4, 4] = bad[6, 6] = float("nan")
+    assert ts.cholesky_inverse(bad, upper).isnan().any()
+    assert ts.cholesky_inverse(bad[:0, :0]).shape == (0, 0)
+
+
+@pytest.mark.parametrize("upper", [False, True])
+def test_gradient_of_the_inverse_of_a_factor(upper: bool, device: ts.device) -> None:
+    """Both orders, both ways, and entry by entry."""
+    for dtype in (ts.float64, ts.complex128):
+        a = ts.randn(2, 3, 3, dtype=dtype)
+        factor = ts.linalg.cholesky(a @ a.mH + 3 * ts.eye(3, dtype=dtype), upper=upper).to(device).requires_grad_()
+
+        def inverse(f: ts.Tensor) -> ts.Tensor:
+            return ts.cholesky_inverse(f.triu() if upper else f.tril(), upper)
+
+        assert ts.autograd.gradcheck(inverse, factor, check_forward_ad=True, check_batched_grad=True)
+        assert ts.autograd.gradgradcheck(inverse, factor)
+        close(ts.vmap(inverse)(factor.detach()), inverse(factor.detach()), 1e-12)
 
 
 def test_solving(device: ts.device) -> None:

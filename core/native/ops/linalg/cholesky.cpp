@@ -3,6 +3,7 @@
 #include "ops/common/arguments.h"
 #include "ops/common/declare.h"
 #include "ops/common/no_gradient.h"
+#include "ops/common/raw.h"
 #include "ops/linalg/lapack.h"
 #include "runtime/warn_once.h"
 #include "tensor/geometry.h"
@@ -101,10 +102,29 @@ void cholesky_solve_gradient(GradContext& c) {
 
 Tensor cholesky_solve(const Tensor& b, const Tensor& factor, bool up) { return cholesky_left(b, factor, up); }
 
-Tensor cholesky_inverse(const Tensor& factor, bool up) {
+Tensor cholesky_inverse_rule(const Tensor& factor, bool) {
   check_floating(factor, "cholesky_inverse");
   check_square(factor, "cholesky_inverse");
-  return cholesky_left(identities(batch_of(factor), rows(factor), factor), factor, up);
+  return outline_columns(batch_of(factor), rows(factor), rows(factor), factor.dtype(), factor.device());
+}
+// LinAlgError of the first factor whose diagonal has a zero: it has no inverse.
+void refuse_zeros_on_the_diagonal(const Tensor& factor) {
+  Tensor zero = ops::eq(diagonal_of(factor), 0);
+  if (!raw_truth(ops::any(zero))) return;
+  Tensor marks = ops::to_dtype(zero, DType::Int32), first = ops::add(ops::argmax(marks, int64_t{-1}), 1);
+  check_info(ops::to_dtype(ops::mul(first, ops::amax(marks, IntSpan(Dims{-1}), false)), DType::Int32),
+             "cholesky_inverse", [](int32_t k) { return singular_matrix("the inversion", k); });
+}
+void cholesky_inverse(const Tensor& out, const Tensor& factor, bool up) {
+  if (out.numel() == 0) return;
+  refuse_zeros_on_the_diagonal(factor);
+  cholesky_solve_left(out, identities(batch_of(factor), rows(factor), factor), factor, up);
+}
+// As above, of gA = -A^-H g A^-H.
+void cholesky_inverse_gradient(GradContext& c) {
+  Tensor inverse = c.result(), half = ops::matmul(ops::matmul(inverse, c.grad()), inverse);
+  Tensor whole = ops::neg(ops::add(half, adjoint(half)));
+  c.set(0, c.value<bool>(1) ? ops::matmul(c.arg(0), whole) : ops::matmul(whole, c.arg(0)));
 }
 
 // --- LDL
@@ -204,10 +224,14 @@ void declare_cholesky() {
       .out()
       .doc("X of A X = self, from the Cholesky factor input2 of A.");
   def("cholesky_inverse(Tensor self, bool upper=False) -> Tensor")
-      .facts("leaf stored:none autocast:float32/-")
-      .body<cholesky_inverse>()
+      .facts("stored:none autocast:float32/-")
+      .rule<cholesky_inverse_rule>()
+      .computation<cholesky_inverse>(kCholeskyCode)
+      .reads_host()
+      .saves("self result")
+      .gradient(cholesky_inverse_gradient)
       .out()
-      .doc("The inverse of A, from its Cholesky factor.");
+      .doc("The inverse of A, from its Cholesky factor. LinAlgError if the factor's diagonal has a zero.");
 }
 
 void declare_ldl() {
