@@ -38,6 +38,28 @@ def test_bessel_functions_of_order_one(device: ts.device) -> None:
         assert _slope(ts.special.i1e, x, ts.float32, device) == 0.5
 
 
+@pytest.mark.parametrize("name", ["i1", "i1e"])
+def test_further_derivatives_of_bessel_functions_of_order_one(name: str, device: ts.device) -> None:
+    """Near zero, where the two parts of the first cancel: up to the third, against the power series."""
+
+    def exact(v: mpmath.mpf) -> mpmath.mpf:
+        return mpmath.besseli(1, v) * (mpmath.exp(-abs(v)) if name == "i1e" else 1)
+
+    for x in (1e-9, 1e-4, 0.3, 0.9999, 1.0001, 2.0, -1e-9, -0.4, -1.5):
+        at = ts.tensor(x, dtype=ts.float64, device=device, requires_grad=True)
+        slope = getattr(ts.special, name)(at)
+        for order in (1, 2, 3):
+            (slope,) = ts.autograd.grad(slope, at, create_graph=True)
+            with mpmath.workdps(40):
+                want = float(mpmath.diff(exact, mpmath.mpf(x), order, h=mpmath.mpf(10) ** -12))
+            assert slope.item() == pytest.approx(want, rel=1e-12), (x, order)
+    at = ts.tensor(0.0, dtype=ts.float64, device=device, requires_grad=True)
+    slope = ts.special.i1(at)
+    for want in (0.5, 0.0, 0.375):
+        (slope,) = ts.autograd.grad(slope, at, create_graph=True)
+        assert slope.item() == want
+
+
 def test_xlog1py(device: ts.device) -> None:
     """As xlogy: no slope where the first operand is 0 and the logarithm is none."""
     x = ts.tensor([0.0, 0.0, 0.0, 2.0], device=device, requires_grad=True)
@@ -115,6 +137,14 @@ def test_norms_of_values_whose_square_overflows(dtype: ts.dtype, device: ts.devi
         assert ts.autograd.grad(y.norm(), y)[0].tolist() == pytest.approx([0.6, 0.8], rel=1e-5)
     assert ts.tensor([math.inf, 1.0], dtype=dtype, device=device).norm().item() == math.inf
     assert math.isnan(ts.tensor([math.nan, 1e30], dtype=dtype, device=device).norm().item())
+
+
+def test_norms_of_complex_numbers_whose_square_overflows(device: ts.device) -> None:
+    for scale in (1e30, 1e-30, 1.0):
+        x = ts.tensor([[3j, -4.0], [0.0, 0.0], [3 + 4j, 12j]], dtype=ts.complex64, device=device) * scale
+        assert (ts.linalg.vector_norm(x, dim=1) / scale).tolist() == pytest.approx([5, 0, 13], rel=1e-5)
+        assert x.norm().item() / scale == pytest.approx(194**0.5, rel=1e-5)
+    assert ts.tensor([complex(math.inf, 1), 1], dtype=ts.complex64, device=device).norm().item() == math.inf
 
 
 def test_norms_of_bfloat16_whose_square_overflows(device: ts.device) -> None:

@@ -113,7 +113,7 @@ void vector_norm(const Tensor& out, const Tensor& self, Scalar ord, OptionalDims
   if (p != 2 || is_complex(type)) x = ops::abs(x);
   if (std::isinf(p) && x.ndim() == 0) return raw_copy(out, x);
   if (std::isinf(p)) return raw_copy(out, (p > 0 ? ops::amax : ops::amin)(x, dim_list(dims), keepdim));
-  if (squares && !summed && wide_squares(out, x, dims)) return;
+  if (p == 2 && !summed && wide_squares(out, x, dims)) return;
   if (!summed && (!squares || !reduce_program_into(sums, TS_R_SUM, x, dims, program_of("x * x"))))
     reduce_into(sums, TS_R_SUM, p == 0 ? ops::ne(x, 0) : p == 1 ? x : p == 2 ? ops::square(x) : ops::pow(x, p), dims);
   if (p == 2)

@@ -6,6 +6,13 @@
 namespace ts {
 namespace {
 
+// I1'(x) within one of zero, where I0(x) and I1(x) / x cancel in derivatives further on: its series in x^2.
+#define I1_SLOPE                                                                                                       \
+  "(0.5 + self * self * (0.1875 + self * self * (0.013020833333333334 + self * self * (0.00037977430555555556 + self " \
+  "* self * (6.103515625e-06 + self * self * (6.216543692129629e-08 + self * self * (4.3731097401344796e-10 + self * " \
+  "self * (2.252632077679162e-12 + self * self * (8.864524379755962e-15 + self * self * "                              \
+  "2.752058222473256e-17)))))))))"
+
 constexpr UnaryRow kSpecialRows[] = {
     {"special_entr", "select(self > 0, -self * log(self), select(self == 0, 0, select(self < 0, -inf, self)))",
      Promote::Float, "grad * (-log(self) - 1)", "-x log(x); 0 at 0, minus infinity left of it.", nullptr, nullptr, 0,
@@ -26,10 +33,11 @@ constexpr UnaryRow kSpecialRows[] = {
     {"special_i0e", "i0e(self)", Promote::Float, "grad * (i1e(self) - sign(self) * result)",
      "exp(-|x|) I0(x), the modified Bessel function of the first kind, scaled."},
     {"special_i1", "select(abs(self) == inf, self, i1e(self) * exp(abs(self)))", Promote::Float,
-     "grad * select(abs(self) < 1e-30, 0.5, i0e(self) * exp(abs(self)) - result / self)",
+     "grad * select(abs(self) < 1, " I1_SLOPE ", i0e(self) * exp(abs(self)) - result / self)",
      "I1(x), the modified Bessel function of the first kind of order one."},
     {"special_i1e", "i1e(self)", Promote::Float,
-     "grad * select(abs(self) < 1e-30, 0.5, i0e(self) - result * (sign(self) + 1 / self))",
+     "grad * select(abs(self) < 1, " I1_SLOPE " * exp(-abs(self)) - sign(self) * result, "
+     "i0e(self) - result * (sign(self) + 1 / self))",
      "exp(-|x|) I1(x), the modified Bessel function of order one, scaled."},
 };
 
