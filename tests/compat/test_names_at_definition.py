@@ -45,6 +45,7 @@ def test_names_that_are_there(program):
         print(Gather.apply("cpu", 0, one, two).tolist(), len(Broadcast.apply(["cpu", "cpu"], one, two)))
         print([t.tolist() for t in ReduceAddCoalesced.apply("cpu", 1, one, two)])
         print(torch.autograd.kineto_available(), torch.profiler.itt.is_available())
+        print(torch.autograd.profiler.kineto_available(), torch.profiler.kineto_available())
         print(callable(torch.cuda.Stream.wait_stream), torch.fx.Tracer().check_mutable_operations)
         turned = torch.IntStorage.from_buffer(b"\\0\\0\\1\\0", "big")
         print(torch.ByteStorage.from_buffer(b"ab").tolist(), turned.tolist())
@@ -53,6 +54,7 @@ def test_names_that_are_there(program):
         "[0.0, 1.0, 2.0, 3.0] 4",
         "[[2.0, 4.0]]",
         "True False",
+        "True True",
         "True False",
         "[97, 98] [256]",
     ]

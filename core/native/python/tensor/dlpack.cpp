@@ -229,8 +229,8 @@ Tensor from_dlpack(PyObject* o) {
     raise(PyExc_TypeError, "from_dlpack: expected an object with __dlpack__ or a DLPack capsule, got " + type_name(o));
   if (!capsule) capsule = request_capsule(o);
   if (PyCapsule_IsValid(capsule.get(), kVersioned)) return import_versioned(capsule.get());
-  TS_CHECK_VALUE(PyCapsule_IsValid(capsule.get(), kPlain),
-                 "from_dlpack: expected a DLPack capsule; one can be consumed only once");
+  TS_CHECK(PyCapsule_IsValid(capsule.get(), kPlain),
+           "from_dlpack: expected a DLPack capsule; one can be consumed only once");
   Tensor t = import_managed(static_cast<Managed*>(PyCapsule_GetPointer(capsule.get(), kPlain)), false);
   checked_status(PyCapsule_SetName(capsule.get(), kPlainUsed));
   return t;

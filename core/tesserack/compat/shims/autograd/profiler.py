@@ -2,7 +2,9 @@
 
 from tesserack.autograd import profiler
 
-__all__ = ["profile"]
+from . import kineto_available
+
+__all__ = ["kineto_available", "profile"]
 
 
 class profile(profiler.profile):
