@@ -238,3 +238,25 @@ def test_large_angles_leave_small_ones_alone(name: str) -> None:
     )
     found, expected = getattr(x.to("opencl"), name)(), getattr(x.double(), name)()
     assert ts.allclose(found.cpu().double(), expected, rtol=1e-5, atol=1e-38, equal_nan=True)
+
+
+def test_batch_norm_far_from_zero() -> None:
+    """Data around 1e4 with spread 1: nothing of the spread is lost with the mean's rounding; infinities stay."""
+    (x,) = tensors((4096, 4))
+    for far in (x + 1e4, (x + 1e4).reshape(64, 64, 4).transpose(1, 2), x * 1e-3 - 300):
+        want = F.batch_norm(far.double(), None, None, training=True)
+        got = F.batch_norm(far.to("opencl"), None, None, training=True).cpu().double()
+        assert (got - want).abs().max().item() < 1e-4
+    for value, mean in ((float("inf"), float("inf")), (3e38, 3e38 / 64 + 9.0)):
+        x = ts.full((64, 2), 9.0)
+        x[3, 0] = value
+        means, spreads = ts.zeros(2, device="opencl"), ts.ones(2, device="opencl")
+        F.batch_norm(x.to("opencl"), means, spreads, training=True, momentum=1.0)
+        assert means.tolist() == pytest.approx([mean, 9.0]) and spreads[1].item() == 0
+        assert not spreads[0].isfinite()
+
+
+def test_norms_of_complex_numbers_whose_square_overflows() -> None:
+    for scale in (1e30, 1e-30):
+        x = ts.tensor([[3j, -4.0], [3 + 4j, 12j]], dtype=ts.complex64) * scale
+        assert (ts.linalg.vector_norm(x.to("opencl"), dim=1) / scale).tolist() == pytest.approx([5, 13], rel=1e-5)

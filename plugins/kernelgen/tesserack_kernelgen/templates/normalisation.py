@@ -42,6 +42,22 @@ def _moments(rows: Rows, eps: str) -> None:
     rows.let("rstd", f"1 / sqrt(var + {eps})")
 
 
+def _corrected_moments(rows: Rows, eps: str) -> str:
+    """As _moments, where far from zero the mean of a long row is rounded by more than its spread bears: what is left of
+    it is added up beside the squares, and taken, too. The text of a centered element."""
+    n = f"(({rows.c})length)"
+    rows.stage("sum", "sum", "x")
+    rows.let("rough", f"sum / {n}")
+    rows.stage("left", "sum", "x - rough")
+    rows.stage("square", "sum", "(x - rough) * (x - rough)")
+    rows.let("rest", f"left / {n}")
+    rows.let("mean", "rest == rest ? rough + rest : rough")  # infinite as the elements are
+    rows.let("less", "square - left * rest")
+    rows.let("var", f"(less >= 0 ? less : less < 0 ? 0 : square) / {n}")  # infinite squares as they are
+    rows.let("rstd", f"1 / sqrt(var + {eps})")
+    return "((x - rough) - rest)"
+
+
 @template("native_layer_norm", fuses=(0,), finishes=True)
 def layer_norm(call: Call) -> LaunchPlan:
     """Outputs y, mean, rstd of inputs x, weight, bias; ``params`` are the normalised shape and eps."""
@@ -140,13 +156,14 @@ def batch_norm(call: Call) -> LaunchPlan:
     kernel = Kernel(call, "batch_norm")
     rows = _channels(call, kernel, x)
     rows.element("x", kernel.input(0), (x.strides[1],), _others(x.strides))
+    centered = "(x - mean)"
     if training:
-        _moments(rows, kernel.number(eps, rows.c))
+        centered = _corrected_moments(rows, kernel.number(eps, rows.c))
     else:
         rows.row("mean", kernel.input(3), running_mean.strides)
         rows.row("var", kernel.input(4), running_var.strides)
         rows.let("rstd", f"1 / sqrt(var + {kernel.number(eps, rows.c)})")
-    text = "(x - mean) * rstd"
+    text = f"{centered} * rstd"
     for k, (name, operand, sign) in enumerate((("weight", weight, "*"), ("bias", bias, "+")), 1):
         if _there(operand):
             rows.row(name, kernel.input(k), operand.strides)
