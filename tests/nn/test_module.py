@@ -431,3 +431,23 @@ def test_a_buffer_reaches_a_register_buffer_of_two_parameters():
     module = Counting()
     module.count = nn.Buffer(ts.ones(1))
     assert seen == ["count"] and module.count.item() == 1
+
+
+class Twice(Net):
+    """What its parent registered, registered once more; and a class attribute of the name of a buffer."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("count", ts.zeros(3))
+        self.register_parameter("scale", nn.Parameter(ts.ones(5)))
+        self.register_buffer("scratch", None)
+
+
+def test_a_subclass_registers_again_what_its_parent_has():
+    net = Twice()
+    assert net.count.shape == (3,) and net.scale.shape == (5,) and net.scratch is None
+    assert names(net.named_buffers()) == ["count"] and names(net.named_parameters())[0] == "scale"
+    net.register_buffer("count", ts.zeros(4), persistent=False)
+    assert "count" not in net.state_dict() and net.count.shape == (4,)
+    with pytest.raises(KeyError, match="already exists"):
+        net.register_buffer("forward", ts.zeros(1))

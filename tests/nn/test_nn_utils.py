@@ -166,3 +166,11 @@ def test_spectral_norm_finds_the_largest_singular_value(dtype):
     assert np.linalg.norm(weight.numpy(), 2) == pytest.approx(1, rel=1e-6)
     layer.weight.abs().sum().backward()
     assert layer.parametrizations.weight.original.grad.isfinite().all()
+
+
+def test_parameters_without_gradients_are_clipped_to_nothing(device):
+    params = [nn.Parameter(ts.ones(2, device=device))]
+    for given in (params, [], iter(params)):
+        assert clip_grad_norm_(given, 1.0).item() == 0
+    clip_grad_value_(params, 1.0)
+    assert params[0].grad is None and params[0].tolist() == [1, 1]

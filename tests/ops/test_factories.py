@@ -253,3 +253,11 @@ def test_ends_may_be_tensors_that_ask_for_gradients(make: Any, device: str) -> N
         assert not spaced.requires_grad and ts.equal(spaced, make(0.5, 2, 5, device=device))
     with pytest.raises(RuntimeError, match="0-dimensional"):
         make(low.unsqueeze(0), 2, 5)
+
+
+def test_linspace_of_halves_is_rounded_once(device: str) -> None:
+    """Steps are taken in a wider dtype: each number is the nearest of its own."""
+    for dtype in (ts.bfloat16, ts.float16):
+        for start, end, steps in ((0, 1, 7), (-5, 300, 9), (1, 2, 1000), (-3, 3, 64)):
+            wide = ts.from_numpy(np.linspace(start, end, steps)).float()
+            assert (ts.linspace(start, end, steps, dtype=dtype, device=device).cpu() - wide.to(dtype)).abs().max() == 0

@@ -266,3 +266,68 @@ def test_tangents_carry_no_tangents() -> None:
 def test_complex_numbers_are_looked_for() -> None:
     assert 1 + 2j in ts.tensor([1 + 2j, 3]) and 2j not in ts.tensor([1 + 2j, 3])
     assert 1 + 0j in ts.ones(2) and 1 + 2j not in ts.ones(2)
+
+
+MASKED: list[Callable[..., Any]] = [
+    lambda x, m: x.masked_fill(m, 3.0),
+    lambda x, m: x.masked_fill_(m, 3.0),
+    lambda x, m: x.masked_scatter(m, x),
+    lambda x, m: x.masked_scatter_(m, x.clone()),
+    lambda x, m: x.masked_select(m),
+    lambda x, m: x.index_put_((m,), ts.tensor(3.0, device=x.device)),
+]
+
+
+@pytest.mark.parametrize("write", MASKED)
+def test_masks_of_bytes_are_refused(write: Callable[..., Any], device: ts.device) -> None:
+    x, mask = ts.ones(3, device=device), ts.tensor([1, 0, 1], device=device)
+    with pytest.raises(RuntimeError, match=r"[bB]ool"):
+        write(x, mask.to(ts.uint8))
+    assert x.tolist() == [1, 1, 1]
+    write(x, mask.bool())
+
+
+def test_numbers_that_the_dtype_does_not_hold_are_refused(device: ts.device) -> None:
+    """As factors of an operand; and quotients of whole numbers are not added to such."""
+    whole, real = ts.ones(2, dtype=ts.int32, device=device), ts.ones(2, device=device)
+    for call in (ts.add, ts.sub, ts.rsub, ts.Tensor.add_, ts.Tensor.sub_):
+        with pytest.raises(RuntimeError, match="floating point"):
+            call(whole, whole, alpha=1.5)
+        with pytest.raises(RuntimeError, match="complex"):
+            call(real, real, alpha=1j)
+    for call in (ts.addcdiv, ts.Tensor.addcdiv_):
+        with pytest.raises(RuntimeError):
+            call(whole, whole, whole)
+    with pytest.raises(RuntimeError, match="Integer division"):
+        ts.addcdiv(real, whole, whole)
+    with pytest.raises(RuntimeError, match="cast"):
+        whole.add_(1.5)
+    assert whole.tolist() == [1, 1] and real.tolist() == [1, 1]
+    assert ts.add(whole.bool(), whole.bool(), alpha=2).tolist() == [True, True]
+
+
+def test_sizes_and_options_in_their_other_forms(device: ts.device) -> None:
+    x = ts.tensor([2.0, 1.0], device=device)
+    assert x.new(size=(2, 3)).shape == (2, 3)
+    assert ts.sort(x, stable=None)[0].tolist() == [1, 2]
+    assert ts.sort(x, dim=0, stable=None, descending=True)[1].tolist() == [0, 1]
+    out = ts.ones(5, device=device)
+    assert ts.empty((2, 3), out=out) is out
+    assert out.shape == (2, 3)
+    with pytest.raises(RuntimeError, match="dtype"):
+        ts.empty(2, out=ts.ones(2, device=device), dtype=ts.float64)
+    image = ts.ones(2, 3, 4, 5, device=device)
+    assert ts.ones(1, device=device).resize_as_(image, memory_format=ts.channels_last).stride() == (60, 1, 15, 3)
+    assert image.to(memory_format=ts.channels_last).dim_order() == (0, 2, 3, 1)
+    with pytest.raises(RuntimeError, match="4"):
+        ts.ones(1, device=device).resize_as_(ts.ones(2, 3, device=device), memory_format=ts.channels_last)
+
+
+@pytest.mark.parametrize("name", ["hstack", "vstack", "dstack", "column_stack", "cat", "stack"])
+def test_what_is_no_tensor_is_not_joined(name: str, device: ts.device) -> None:
+    join, x = getattr(ts, name), ts.ones(2, device=device)
+    for wrong in ([1, 2], [x, 2.0], 1, [x, None]):
+        with pytest.raises(TypeError):
+            join(wrong)
+    with pytest.raises((RuntimeError, ValueError)):
+        join([])

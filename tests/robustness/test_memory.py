@@ -130,6 +130,28 @@ assert ts.memory_allocated(DEVICE) == allocated, (allocated, ts.memory_allocated
 
 
 @keeps_freed_memory
+@pytest.mark.parametrize("mode", ["sum", "mean", "max"])
+def test_bags_hold_no_row_of_their_own(mode: str, run_python: Any) -> None:
+    """The rows of 800,000 indices would be 200 MB, forwards and backwards."""
+    run_python(
+        f"""
+def peak():
+    with open("/proc/self/status") as file:
+        return next(int(line.split()[1]) for line in file if line.startswith("VmHWM"))
+table = ts.randn(10_000, 64, device=DEVICE, requires_grad=True)
+def bags(rows):
+    at = ts.randint(0, 10_000, (rows, 200), device=DEVICE)
+    ts.nn.functional.embedding_bag(at, table, mode={mode!r}).sum().backward()
+    return table.grad[0, 0].item()
+bags(8)
+before = peak()
+bags(4096)
+assert peak() - before < 80_000, peak() - before
+"""
+    )
+
+
+@keeps_freed_memory
 def test_failed_calls_leave_nothing(run_python: Any) -> None:
     """Refused calls give back what they had taken."""
     run_python(

@@ -132,3 +132,23 @@ def test_conversions_keep_the_dtype_of_compressed_indices(of, to):
     assert made.to_dense().equal(dense)
     made.to_dense().sum().backward()
     assert narrow.grad.to_dense().equal((dense != 0).float())
+
+
+@pytest.mark.parametrize(
+    "name", ["sinh", "ceil", "nan_to_num", "floor", "sqrt", "abs", "tanh", "expm1", "isnan", "signbit"]
+)
+def test_functions_write_to_a_sparse_out(device, name):
+    """Of their own dtype, which integers turn to float32 where the function is none of whole numbers."""
+    function, x = getattr(ts, name), ts.tensor([[0, 0.5], [0.25, 0]], device=device)
+    want = function(x)
+    for layout in ("sparse_coo", "sparse_csr"):
+        out = ts.zeros(2, 2, dtype=want.dtype, device=device).to_sparse(layout=getattr(ts, layout))
+        assert function(x.to_sparse(layout=getattr(ts, layout)), out=out) is out
+        np.testing.assert_array_equal(array(out), want.cpu().numpy())
+    with pytest.raises(RuntimeError, match="layout"):
+        function(x.to_sparse(), out=ts.zeros(2, 2, dtype=want.dtype, device=device))
+    whole = ts.eye(2, dtype=ts.int32, device=device)
+    assert function(whole.to_sparse()).dtype is function(whole).dtype
+    if function(whole).is_floating_point():
+        with pytest.raises(RuntimeError, match="cast"):
+            function(whole.to_sparse(), out=whole.to_sparse())
