@@ -214,6 +214,17 @@ def test_adam_is_its_rule(device: Any, dtype: Any, amsgrad: bool) -> None:
         )
 
 
+@pytest.mark.parametrize("dtype", [ts.float64, ts.float32, ts.bfloat16, ts.float16])
+def test_amsgrad_keeps_what_is_no_number(device: Any, dtype: Any) -> None:
+    """Of the greatest square so far or of the newest: a greatest that drops it would step on as if nothing had been."""
+    n, places = 67, (3, 40)
+    p, g, m, v, top = (ts.ones(n, device=device, dtype=dtype) for _ in range(5))
+    top[places[0]], v[places[1]] = float("nan"), float("nan")
+    ts.adam_step_([p], [g], [m], [v], [top], 2, 0.1, 0.9, 0.99, 0.0, 1e-3, True, False, False)
+    for x, lost in ((top, places), (p, places), (v, places[1:])):
+        assert [k for k, bad in enumerate(x.isnan().tolist()) if bad] == list(lost)
+
+
 def test_numbers_of_a_rule_are_computed_in_double(device: Any) -> None:
     """Lines of numbers alone: 1 - beta**step of a beta near 1 would have no digit of float32."""
     w, g = (ts.ones(3, device=device) for _ in range(2))

@@ -177,7 +177,7 @@ template <class A> inline A step_operation(StepOp op, A a, A b) {
   case StepOp::Sub: return a - b;
   case StepOp::Mul: return a * b;
   case StepOp::Div: return a / b;
-  case StepOp::Max: b = a > b ? a : b; return a == a ? b : a; // what is no number stays, as in maximum
+  case StepOp::Max: a = b > a ? b : a; return b == b ? a : b; // what is no number stays, as in maximum
   case StepOp::Sqrt: return std::sqrt(a);
   case StepOp::Exp: return std::exp(a);
   case StepOp::Expm1: return std::expm1(a);
