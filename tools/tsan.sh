@@ -21,6 +21,6 @@ trap 'cat build/tsan/report.* 2>/dev/null || true' EXIT
 fixed="setarch $(uname -m) --addr-no-randomize"
 $fixed build/tsan/core/tesserack_tests
 if [ $# -eq 0 ]; then
-  set -- -q -p no:xdist tests/plugins/alone_cards_learn.py tests/plugins/test_late_device.py tests/plugins/test_streams.py
+  set -- -q -p no:xdist tests/plugins/alone_cards_learn.py tests/plugins/alone_late_device.py tests/plugins/test_streams.py
 fi
 $fixed env LD_PRELOAD="$(g++ -print-file-name=libtsan.so)" build/tsan/venv/bin/python -m pytest -p no:cacheprovider "$@"
