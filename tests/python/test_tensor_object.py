@@ -194,6 +194,33 @@ def test_buffers_travel_out_of_band() -> None:
     kept.add_(1)
 
 
+class Placed(ts.nn.Parameter):
+    """Extends what the pickle of its base calls, of which PyTorch gives two parts."""
+
+    def __reduce_ex__(self, protocol):
+        rebuild, arguments = super().__reduce_ex__(protocol)
+        return rebuild_placed, (rebuild, arguments, "further")
+
+
+def rebuild_placed(rebuild, arguments, further):
+    made = rebuild(*arguments)
+    made.further = further
+    return made
+
+
+def test_a_class_extends_the_pickle_of_its_base() -> None:
+    made = Placed(ts.arange(3.0))
+    made.note = "kept"
+    back = pickle.loads(pickle.dumps(made))
+    assert type(back) is Placed and back.tolist() == [0.0, 1.0, 2.0] and back.requires_grad
+    assert back.__dict__ == {"note": "kept", "further": "further"}
+    # Apart from the arguments, where no class asks for two parts: it may hold the tensor itself.
+    ring = ts.ones(2)
+    ring.itself = ring
+    again = pickle.loads(pickle.dumps(ring))
+    assert again.itself is again
+
+
 def test_whole_modules_and_generators_pickle() -> None:
     net = ts.nn.Sequential(ts.nn.Linear(2, 3), ts.nn.BatchNorm1d(3), ts.nn.ReLU()).eval()
     net[0].weight.requires_grad_(False)

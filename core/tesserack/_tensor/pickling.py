@@ -23,6 +23,7 @@ __all__ = [
     "name_of",
     "rebuild_generator",
     "rebuild_tensor",
+    "rebuild_with_state",
     "reduce_generator",
     "reduce_tensor",
     "set_state",
@@ -59,6 +60,22 @@ def reduce_tensor(self: Tensor, protocol: int) -> tuple[Any, ...]:
 
     The gradient and the graph are left out; attributes, and the class, which must be importable, are kept.
     """
+    reduced = _reduced(self, protocol)
+    if len(reduced) < 3 or type(self).__reduce_ex__ is Tensor.__reduce_ex__:
+        return reduced
+    # A method that overrides this one extends the function and its arguments, PyTorch's two parts. Others have the
+    # state apart, where it may hold the tensor itself.
+    return rebuild_with_state, reduced
+
+
+def rebuild_with_state(rebuild: Any, arguments: tuple[Any, ...], state: Any) -> Tensor:
+    """What the pickle of a tensor calls whose class overrides ``__reduce_ex__``."""
+    tensor: Tensor = rebuild(*arguments)
+    set_state(tensor, state)
+    return tensor
+
+
+def _reduced(self: Tensor, protocol: int) -> tuple[Any, ...]:
     if self.layout is not _native.strided:
         from tesserack.sparse._saving import reduce
 
