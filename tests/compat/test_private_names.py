@@ -30,6 +30,7 @@ print(bool((_no_grad_trunc_normal_(torch.empty(100), 0.0, 1.0, -0.5, 0.5).abs() 
 PIECES = """
 import torch
 from torch._utils import _flatten_dense_tensors, _get_device_index, _take_tensors, _unflatten_dense_tensors
+from torch._utils import _get_available_device_type, _get_device_module
 from torch.nn import functional as F
 from torch.optim.optimizer import Optimizer, _get_value, _use_grad_for_differentiable
 from torch.types import _dtype, _size
@@ -76,6 +77,11 @@ class Word(str):
 with _disable_current_modes():
     print(is_traceable_wrapper_subclass(w), torch._disable_dynamo(lambda x: x)(1))
 print(torch._C.default_generator.initial_seed() == torch.initial_seed())
+print(_get_available_device_type(), _get_device_module("cuda").is_available(), _get_device_module("cpu").device_count())
+try:
+    _get_device_module("nosuch")
+except RuntimeError as error:
+    print(error)
 default_collate_fn_map[Word] = lambda batch, collate_fn_map=None: "+".join(batch)
 print(torch.utils.data.default_collate([{"x": 1, "w": Word("a")}, {"x": 2, "w": Word("b")}]))
 print(collate([(1, 2.5), (3, 4.5)], collate_fn_map={int: lambda b, **_: sum(b), float: lambda b, **_: max(b)}))
@@ -112,6 +118,8 @@ def test_pieces_of_training_code(program):
         "0.5 2.5",
         "False 1",
         "True",
+        "None False 1",
+        "Device 'nosuch' does not have a corresponding module registered as 'torch.nosuch'.",
         "{'x': tensor([1, 2]), 'w': 'a+b'}",
         "[4, 4.5]",
     ]

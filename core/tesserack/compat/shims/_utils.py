@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import io
 import sys
@@ -11,6 +12,7 @@ from typing import Any
 
 import tesserack as ts
 from tesserack import Tensor
+from tesserack.compat.shims import accelerator
 from tesserack.jit.compiler import is_compiling
 from tesserack.nn.parameter import Parameter
 
@@ -105,6 +107,24 @@ def _get_device_index(device: Any, optional: bool = False, allow_cpu: bool = Fal
             return -1
         raise ValueError(f"Expected a non cpu device, but got: {device}")
     return found.index or 0
+
+
+def _get_available_device_type() -> str | None:
+    """The type of the card that a program would choose; None where there is none."""
+    card = accelerator.current_accelerator()
+    return None if card is None else card.type
+
+
+def _get_device_module(device_type: str) -> Any:
+    """``torch.<device_type>``; ``RuntimeError`` where there is none."""
+    with contextlib.suppress(ImportError):
+        return importlib.import_module(f"tesserack.compat.shims.{device_type}")
+    try:
+        return ts.get_device_module(device_type)
+    except Exception as error:
+        raise RuntimeError(
+            f"Device '{device_type}' does not have a corresponding module registered as 'torch.{device_type}'."
+        ) from error
 
 
 def _element_size(dtype: Any) -> int:
