@@ -38,6 +38,42 @@ def test_a_plateau_compares_as_a_subclass_says(name: str) -> None:
     assert opt.param_groups[0]["lr"] == 0.5
 
 
+def test_a_schedule_begins_with_the_step_of_its_subclass() -> None:
+    class Restarting(lr_scheduler.LRScheduler):
+        """Counts for itself, as schedules of packages do; ``get_lr`` alone does not give the first rates."""
+
+        def __init__(self, optimizer: optim.Optimizer) -> None:
+            self.place = -1
+            super().__init__(optimizer)
+
+        def step(self, epoch: int | None = None) -> None:
+            self.place += 1
+            rate = 0.5**self.place
+            for group in self.optimizer.param_groups:
+                group["lr"] = rate
+            self._last_lr = [rate]
+
+    opt = sgd()
+    schedule = Restarting(opt)
+    assert (schedule.place, schedule.get_last_lr()) == (0, [1.0])
+    opt.step()
+    schedule.step()
+    assert opt.param_groups[0]["lr"] == 0.5
+
+    class Updated(lr_scheduler.StepLR):
+        """Leaves to the base what it does between its own work."""
+
+        def _update_lr(self, epoch: int | None = None) -> None:
+            super()._update_lr(epoch)
+            updates.append(self.last_epoch)
+
+    updates: list[int] = []
+    plain = Updated(sgd(), 1)
+    with pytest.warns(UserWarning, match="before optimizer.step"):
+        plain.step()
+    assert updates == [0, 1]
+
+
 def test_one_cycle_anneals_as_a_subclass_says() -> None:
     class Jump(lr_scheduler.OneCycleLR):
         def _anneal_func(self, start: float, end: float, pct: float) -> float:

@@ -78,11 +78,11 @@ class LRScheduler:
         self._initial_step()
 
     def _initial_step(self) -> None:
-        """Set the rates of epoch 0 (or of the epoch resumed)."""
+        """Set the rates of epoch 0 (or of the epoch resumed), as a subclass's own ``step`` does."""
         self._step_count = 0
         self._is_initial = True
         try:
-            self._advance(None)
+            self.step()
         finally:
             self._is_initial = False
 
@@ -110,6 +110,9 @@ class LRScheduler:
 
     def _advance(self, epoch: int | None) -> None:
         self._step_count += 1
+        self._update_lr(epoch)
+
+    def _update_lr(self, epoch: int | None = None) -> None:
         if epoch is None:
             self.last_epoch += 1
             rates = self.get_lr()

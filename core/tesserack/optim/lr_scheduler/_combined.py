@@ -93,8 +93,7 @@ class SequentialLR(_Combined):
         turn = bisect_right(self._milestones, self.last_epoch)
         scheduler = self._schedulers[turn]
         if turn > 0 and self._milestones[turn - 1] == self.last_epoch:
-            scheduler._advance(0)
-            scheduler._step_count -= 1  # PyTorch does not count the step that begins a schedule
+            scheduler._update_lr(0)
         else:
             step(scheduler)
         self._last_lr = scheduler.get_last_lr()

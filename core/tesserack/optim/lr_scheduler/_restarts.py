@@ -43,13 +43,13 @@ class CosineAnnealingWarmRestarts(LRScheduler):
 
     def step(self, epoch: float | None = None) -> None:
         """Go to the next epoch, or to ``epoch``, which may lie within one: a part of the batches is behind."""
-        self._advance(epoch)
+        self._update_lr(epoch)
 
     def get_lr(self) -> list[float]:
         height = (1 + math.cos(math.pi * self.T_cur / self.T_i)) / 2
         return [self.eta_min + (base - self.eta_min) * height for base in self.base_lrs]
 
-    def _advance(self, epoch: float | None) -> None:
+    def _update_lr(self, epoch: float | None = None) -> None:
         if epoch is None and self.last_epoch >= 0:
             self.T_cur += 1
             if self.T_cur >= self.T_i:
@@ -57,7 +57,7 @@ class CosineAnnealingWarmRestarts(LRScheduler):
                 self.T_i *= self.T_mult
         else:
             self._place(0 if epoch is None else epoch)
-        super()._advance(None if epoch is None else epoch)  # type: ignore[arg-type]
+        super()._update_lr(epoch)  # type: ignore[arg-type]
         self._step_count = 0  # not counted, as in PyTorch
 
     def _place(self, epoch: float) -> None:
