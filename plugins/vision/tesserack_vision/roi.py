@@ -150,7 +150,7 @@ def _mapping(channels: int, bins: tuple[int, int], like: Tensor) -> tuple[Tensor
 
 def roi_align_of_quantized(input: Any, rois: Any, *numbers: Any) -> Any:
     """:func:`qroi_align` of tensors with a scale and a zero point."""
-    from tesserack.compat.shims import _make_per_tensor_quantized_tensor
+    from tesserack.nn.quantized.tensor import _make_per_tensor_quantized_tensor
 
     (scale, zero), (rois_scale, rois_zero) = ((x.q_scale(), x.q_zero_point()) for x in (input, rois))
     whole = qroi_align(input.int_repr(), rois.int_repr(), scale, zero, rois_scale, rois_zero, *numbers)

@@ -219,7 +219,7 @@ def test_gradients_of_deform_conv2d(device: str) -> None:
 
 
 def test_tensors_with_a_scale(device: str) -> None:
-    from tesserack.compat.shims import quantize_per_tensor, quint8
+    from tesserack.nn.quantized import quantize_per_tensor, quint8
 
     boxes = ts.tensor([[0.0, 0, 10, 10], [1, 1, 10, 10], [20, 20, 30, 30]])
     scores = ts.tensor([0.5, 1.0, 0.25])

@@ -54,7 +54,8 @@ from tesserack.compat.shims._parts import (
     set_vital,
     vitals_enabled,
 )
-from tesserack.compat.shims._quantized import (
+from tesserack.nn.quantized.tensor import (
+    SAVED,
     _make_per_channel_quantized_tensor,
     _make_per_tensor_quantized_tensor,
     dequantize,
@@ -71,8 +72,10 @@ from tesserack.compat.shims._quantized import (
     quint2x4,
     quint4x2,
     quint8,
+    rebuilt,
 )
 from tesserack.serialization._objects import load, save, use_names
+from tesserack.serialization._torch_names import use_quantized
 
 __all__ = [
     "_add_relu",
@@ -156,6 +159,7 @@ __all__ = [
 ]
 
 use_names(_names.names)
+use_quantized(rebuilt, SAVED)
 
 # What PyTorch was built with.
 has_lapack = has_openmp = has_spectral = True

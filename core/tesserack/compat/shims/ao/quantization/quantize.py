@@ -8,7 +8,7 @@ from typing import Any
 
 import tesserack as ts
 from tesserack import nn
-from tesserack.compat.shims import _quantized as q
+from tesserack.nn.quantized import tensor as q
 from tesserack.compat.shims.ao.nn.quantized.dynamic.modules.linear import Linear
 from tesserack.compat.shims.ao.quantization import qconfig as configs
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import tesserack as ts
 from tesserack import Tensor, nn
-from tesserack.compat.shims import _quantized as q
+from tesserack.nn.quantized import tensor as q
 
 __all__ = ["Linear", "LinearPackedParams"]
 

@@ -1,7 +1,6 @@
-"""Tensors of integers with a scale: ``torch.quint8`` and its like, and what makes such tensors and reads them.
+"""Tensors of integers with a scale: their dtypes, ``quint8`` and its like, and what makes such tensors and reads them.
 
-Values are rounded as PyTorch rounds them. What functions of PyTorch take quantized tensors is in
-``_quantized_calls.py``.
+Values are rounded as PyTorch rounds them. What functions take quantized tensors is in ``_calls.py``.
 """
 
 from __future__ import annotations
@@ -13,8 +12,7 @@ from tesserack import Tensor
 from tesserack._tensor.overrides import DisableTorchFunctionSubclass
 from tesserack._tensor.printing import add_suffixes
 from tesserack._tensor.subclass import as_subclass
-from tesserack.compat.shims._quantized_calls import answer
-from tesserack.serialization._torch_names import use_quantized
+from tesserack.nn.quantized._calls import answer
 
 __all__ = [
     "QuantizedTensor",
@@ -95,7 +93,7 @@ per_channel_affine_float_qparams = qscheme("per_channel_affine_float_qparams")
 class QuantizedTensor(Tensor):
     """Integers q that stand for (q - zero point) * scale; one pair of those, or one for each index along ``axis``.
 
-    The memory is the integers'. What functions do with it is in ``_quantized_calls.py``; others refuse it.
+    The memory is the integers'. What functions do with it is in ``_calls.py``; others refuse it.
     """
 
     is_quantized = True
@@ -289,7 +287,7 @@ def _make_per_channel_quantized_tensor(input: Tensor, scale: Tensor, zero_point:
     return QuantizedTensor(input.clone(), _made_of(input), scales, zero_points, axis % input.dim())
 
 
-def _loaded(integers: Tensor, scheme: qscheme, scale: Any, zero_point: Any, axis: int = 0) -> QuantizedTensor:
+def rebuilt(integers: Tensor, scheme: qscheme, scale: Any, zero_point: Any, axis: int = 0) -> QuantizedTensor:
     """A quantized tensor of what a file holds."""
     if scheme is per_tensor_affine:
         return QuantizedTensor(integers, _made_of(integers), float(scale), int(zero_point), None)
@@ -314,4 +312,4 @@ def dequantize(tensor: Any) -> Any:
 
 
 _NAMED: tuple[Any, ...] = (*_BY_STORAGE.values(), per_tensor_affine, per_channel_affine)
-use_quantized(_loaded, {named.name: named for named in _NAMED})
+SAVED = {named.name: named for named in _NAMED}  # dtypes and schemes that files name

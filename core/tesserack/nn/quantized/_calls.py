@@ -1,4 +1,4 @@
-"""What functions of PyTorch do with quantized tensors, by name: their integers moved, compared, or computed with.
+"""What functions do with quantized tensors, by name: their integers moved, compared, or computed with.
 
 Computed with means: the numbers are, and the result is rounded to the scale and zero point of the first argument.
 """
