@@ -57,6 +57,21 @@ def test_pickles_of_earlier_versions_load():
     assert pickle.loads(b"ctesserack._variadic\neinsum\n.") is ts.einsum
 
 
+@pytest.mark.parametrize(
+    ("module", "name", "today"),
+    [
+        ("compat.shims._quantized", "QuantizedTensor", "nn.quantized.tensor"),
+        ("compat.shims.ao.nn.quantized.dynamic.modules.linear", "LinearPackedParams", "nn.quantized.dynamic"),
+        ("compat.shims.ao.quantization.observer", "_With", "nn.quantized.observer"),
+        ("compat.shims.ao.quantization.qconfig", "QConfig", "nn.quantized.qconfig"),
+    ],
+)
+def test_pickles_name_what_was_in_compat(module, name, today):
+    found = pickle.loads(f"ctesserack.{module}\n{name}\n.".encode())
+    assert found is getattr(importlib.import_module(f"tesserack.{today}"), name)
+    assert found.__module__ == f"tesserack.{today}"
+
+
 def test_python_runs_a_module_by_either_name(tmp_path):
     command = [sys.executable, "-m", "tesserack._tools.stubs", "--help"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)

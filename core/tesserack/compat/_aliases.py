@@ -20,6 +20,11 @@ _FUSED = (
     *("ConvReLU1d", "ConvReLU2d", "ConvReLU3d", "LinearBn1d", "LinearReLU", "_FusedModule"),
 )
 
+_OBSERVERS = (
+    *("MinMaxObserver", "MovingAverageMinMaxObserver", "MovingAveragePerChannelMinMaxObserver", "NoopObserver"),
+    *("ObserverBase", "PerChannelMinMaxObserver", "PlaceholderObserver", "UniformQuantizationObserverBase"),
+)
+
 # Name in PyTorch: module and attribute here. Entries without an attribute are the module itself.
 ALIASES = {
     "torch.torch": "torch",
@@ -80,6 +85,10 @@ ALIASES = {
         f"torch.ao.nn.quantized.modules.functional_modules.{name}": f"tesserack.nn.quantized.functional_modules:{name}"
         for name in ("FXFloatFunctional", "FloatFunctional")
     },
+    "torch.ao.nn.quantized.dynamic.modules.linear.Linear": "tesserack.nn.quantized.dynamic:Linear",
+    "torch.ao.nn.quantized.modules.linear.LinearPackedParams": "tesserack.nn.quantized.dynamic:LinearPackedParams",
+    **{f"torch.ao.quantization.observer.{name}": f"tesserack.nn.quantized.observer:{name}" for name in _OBSERVERS},
+    "torch.ao.quantization.qconfig.QConfig": "tesserack.nn.quantized.qconfig:QConfig",
     **{
         f"torch.ao.quantization.stubs.{name}": f"tesserack.nn.quantized.stubs:{name}"
         for name in ("DeQuantStub", "QuantStub", "QuantWrapper")

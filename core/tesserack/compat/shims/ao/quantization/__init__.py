@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from tesserack.compat.shims.ao.quantization import observer
-from tesserack.compat.shims.ao.quantization.observer import *  # noqa: F403
-from tesserack.compat.shims.ao.quantization.qconfig import (
+from tesserack.nn.quantized import observer
+from tesserack.nn.quantized.observer import *  # noqa: F403
+from tesserack.nn.quantized.qconfig import (
     QConfig,
     default_dynamic_qconfig,
     float16_dynamic_qconfig,
     per_channel_dynamic_qconfig,
 )
-from tesserack.compat.shims.ao.quantization.quantize import quantize_dynamic
+from tesserack.nn.quantized.quantize import quantize_dynamic
 from tesserack.nn.quantized.stubs import DeQuantStub, QuantStub, QuantWrapper
 from tesserack.nn.utils.fuse_modules import fuse_modules, fuse_modules_qat
 

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tesserack.compat.shims.ao.nn.quantized.dynamic.modules.linear import Linear
+from tesserack.nn.quantized.dynamic import Linear
 
 __all__ = ["Linear"]
