@@ -60,6 +60,7 @@ def test_pickles_of_earlier_versions_load():
 @pytest.mark.parametrize(
     ("module", "name", "today"),
     [
+        ("compat.shims._archives", "PyTorchFileReader", "serialization._archives"),
         ("compat.shims._quantized", "QuantizedTensor", "nn.quantized.tensor"),
         ("compat.shims.ao.nn.quantized.dynamic.modules.linear", "LinearPackedParams", "nn.quantized.dynamic"),
         ("compat.shims.ao.quantization.observer", "_With", "nn.quantized.observer"),

@@ -47,8 +47,8 @@ ALIASES = {
     ),
     "torch.distributed.distributed_c10d.rendezvous": "tesserack.distributed:rendezvous",
     "torch.distributed.constants.default_pg_timeout": "tesserack.distributed:default_pg_timeout",
-    "torch._C.PyTorchFileReader": "tesserack.compat.shims._archives:PyTorchFileReader",
-    "torch._C.PyTorchFileWriter": "tesserack.compat.shims._archives:PyTorchFileWriter",
+    "torch._C.PyTorchFileReader": "tesserack.serialization._archives:PyTorchFileReader",
+    "torch._C.PyTorchFileWriter": "tesserack.serialization._archives:PyTorchFileWriter",
     **{
         f"torch.{module}.{name}": f"tesserack.ops.lowrank:{name}"
         for module, names in (("_lobpcg", ("lobpcg",)), ("_lowrank", ("pca_lowrank", "svd_lowrank")))

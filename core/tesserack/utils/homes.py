@@ -90,6 +90,7 @@ _EARLIER = {
     "_warnings": "utils.warnings",
     "_wrapper_subclass": "_tensor.subclass",
     "compat.aten": "aten",
+    "compat.shims._archives": "serialization._archives",
     "compat.shims._quantized": "nn.quantized.tensor",
 }
 # Modules of PyTorch's, and of earlier versions, that share a file of their family.

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import IO, Any
 
 from tesserack import Tensor
-from tesserack.compat.shims import _archives
+from tesserack.serialization import _archives
 from tesserack.serialization._byte_order import (
     LoadEndianness,
     get_default_load_endianness,

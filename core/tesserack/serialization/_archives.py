@@ -1,6 +1,4 @@
-"""``torch._C.PyTorchFileReader`` and ``PyTorchFileWriter``: the archives of ``torch.save`` by their records, and what
-``torch.serialization`` opens them with.
-"""
+"""``PyTorchFileReader`` and ``PyTorchFileWriter``: archives of ``torch.save`` by their records, and what opens them."""
 
 from __future__ import annotations
 
