@@ -15,7 +15,7 @@ torch = pytest.importorskip("torch")
 
 @pytest.fixture(autouse=True)
 def torch_streams():
-    from tesserack.compat import torch_random
+    from tesserack.ops import torch_random
 
     torch_random.switch(True)
     yield
@@ -257,7 +257,7 @@ def test_orthogonal_matrices_are_pytorchs(shape):
 
 def test_products_and_sums_are_rounded_once():
     """Also where no more than one operation needs to be."""
-    from tesserack.compat.torch_random import _normal
+    from tesserack.ops.torch_random import _normal
 
     random = np.random.default_rng(3)
     a = np.concatenate([random.normal(size=2000) * 8, random.normal(size=200) * 1e-8, [0.0, -0.0]])
@@ -268,7 +268,7 @@ def test_products_and_sums_are_rounded_once():
 
 
 def test_loops_with_other_bits_than_the_c_librarys_are_not_taken():
-    from tesserack.compat.torch_random import _normal
+    from tesserack.ops.torch_random import _normal
 
     def rough(x):
         bits = np.log(x).view(np.int64)

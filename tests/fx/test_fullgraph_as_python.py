@@ -9,9 +9,9 @@ import weakref
 import numpy as np
 import pytest
 import tesserack as ts
-from tesserack.compat import torch_random
 from tesserack.jit._compile.compiled import config
 from tesserack.nn.attention import SDPBackend, sdpa_kernel
+from tesserack.ops import torch_random
 
 
 def long(x):

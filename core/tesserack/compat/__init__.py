@@ -131,7 +131,7 @@ def disable() -> None:
     _old_forms.remove()
     _children.remove()
     _active = None
-    if f"{__name__}.torch_random" in sys.modules:
+    if "tesserack.ops.torch_random" in sys.modules:
         _switch_random(False)
     _facade.set_adopting(False)
     _facade.restore_classes()
@@ -151,7 +151,7 @@ def report() -> Report:
 
 
 def _switch_random(on: bool) -> None:
-    from tesserack.compat import torch_random
+    from tesserack.ops import torch_random
 
     torch_random.switch(on)
 

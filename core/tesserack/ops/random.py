@@ -18,7 +18,7 @@ __all__ = ["default_generator", "fork_rng", "get_rng_state", "initial_seed", "ma
 
 
 class _Substitutes(threading.local):
-    """What draws in this thread in place of loops of Tesserack's own, by name (``compat.torch_random``)."""
+    """What draws in this thread in place of loops of Tesserack's own, by name (``torch_random``)."""
 
     samplers: dict[str, Callable[..., Tensor]] = {}  # noqa: RUF012 - replaced as a whole
 

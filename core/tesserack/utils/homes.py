@@ -92,6 +92,7 @@ _EARLIER = {
     "compat.aten": "aten",
     "compat.shims._archives": "serialization._archives",
     "compat.shims._quantized": "nn.quantized.tensor",
+    "compat.torch_random": "ops.torch_random",
 }
 # Modules of PyTorch's, and of earlier versions, that share a file of their family.
 _JOINED = {

@@ -96,7 +96,7 @@ _TAKEN_CALLS = frozenset({
     "_register_hook", "_register_post_hook", "inference_mode", "tolist", "no_grad", "enable_grad", "set_grad_enabled",
 })  # fmt: skip
 _TAKEN_MODULES = ("collections", "functools", "random", "re", "_sre", "numpy")  # whose functions do no more
-_DRAWS = f"{PACKAGE}/compat/torch_random/"  # numbers as PyTorch draws them
+_DRAWS = f"{PACKAGE}/ops/torch_random/"  # numbers as PyTorch draws them
 _OF_NUMPY = frozenset({"numpy", "_numpy", "_from_numpy", "from_numpy", "__array__"})  # of these, what arrays go through
 _FORMATS = ("format", "format_map")
 _WARNINGS = warnings.__file__

@@ -1,4 +1,5 @@
-"""PyTorch's random numbers of the cpu, bit by bit, in place of Tesserack's own: ``compat.enable(random="torch")``.
+"""PyTorch's random numbers of the cpu, bit by bit, in place of Tesserack's own, natively by :func:`switch` and
+under the hook by ``compat.enable(random="torch")``.
 
 Programs with results written into them reproduce these then. It holds in the thread that switches it on. Numbers are
 drawn on the host, by NumPy, and copied to the device, which takes longer; a generator keeps its seed and how many words
@@ -20,11 +21,19 @@ _registered = False
 
 
 def switch(on: bool) -> None:
-    """Draw as PyTorch does in this thread, or no longer."""
+    """Draw as PyTorch does in this thread, or no longer.
+
+    >>> import tesserack as ts
+    >>> switch(True)
+    >>> draw = ts.rand(2, generator=ts.Generator().manual_seed(0))
+    >>> switch(False)
+    >>> draw
+    tensor([0.4963, 0.7682])
+    """
     global _registered
     if not _registered and not on:
         return
-    from tesserack.compat.torch_random import _kernels, _rejection
+    from tesserack.ops.torch_random import _kernels, _rejection
 
     if not _registered:
         _kernels.register(_KEY)

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from tesserack.compat.torch_random._engine import Stream, in_pieces
-from tesserack.compat.torch_random._normal import fma32, fma64, normals, one_by_one
+from tesserack.ops.torch_random._engine import Stream, in_pieces
+from tesserack.ops.torch_random._normal import fma32, fma64, normals, one_by_one
 
 __all__ = ["bernoulli", "cauchy", "exponential", "geometric", "integers", "log_normal", "naturals", "normal"]
 __all__ += ["order", "uniform"]

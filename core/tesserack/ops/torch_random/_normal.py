@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tesserack.compat.torch_random._engine import Stream, in_pieces
+from tesserack.ops.torch_random._engine import Stream, in_pieces
 
 __all__ = ["fma32", "fma64", "normals", "one_by_one"]
 

@@ -11,9 +11,9 @@ import numpy as np
 
 import tesserack as ts
 from tesserack import Tensor
-from tesserack.compat.torch_random import _draws
-from tesserack.compat.torch_random._engine import Stream
 from tesserack.library import dispatch
+from tesserack.ops.torch_random import _draws
+from tesserack.ops.torch_random._engine import Stream
 
 __all__ = ["register"]
 

@@ -10,8 +10,8 @@ import numpy as np
 
 import tesserack as ts
 from tesserack import Tensor
-from tesserack.compat.torch_random._engine import Stream
-from tesserack.compat.torch_random._normal import one_by_one
+from tesserack.ops.torch_random._engine import Stream
+from tesserack.ops.torch_random._normal import one_by_one
 
 __all__ = ["SAMPLERS"]
 
