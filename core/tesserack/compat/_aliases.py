@@ -95,7 +95,7 @@ ALIASES = {
     },
     "torch.nn.functional._Reduction": "torch.nn._reduction",
     **{
-        f"torch.optim.{module}.{name}": f"tesserack.compat.shims.optim._functional:{name}"
+        f"torch.optim.{module}.{name}": f"tesserack.optim._functional:{name}"
         for module in ("adadelta", "adagrad", "adam", "adamax", "adamw", "rmsprop", "sgd")
         for name in (module,)
     },

@@ -90,8 +90,10 @@ _EARLIER = {
     "_warnings": "utils.warnings",
     "_wrapper_subclass": "_tensor.subclass",
     "compat.aten": "aten",
+    "compat.shims._amp_parts": "amp._scaling",
     "compat.shims._archives": "serialization._archives",
     "compat.shims._quantized": "nn.quantized.tensor",
+    "compat.shims.optim._functional": "optim._functional",
     "compat.torch_random": "ops.torch_random",
 }
 # Modules of PyTorch's, and of earlier versions, that share a file of their family.

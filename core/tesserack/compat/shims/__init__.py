@@ -21,9 +21,9 @@ from tesserack._tensor.conditions import (
     _check_value,
     _check_with,
 )
+from tesserack.amp._scaling import _amp_foreach_non_finite_check_and_unscale_, _amp_update_scale_
 from tesserack.compat import _names
 from tesserack.compat._old_forms import functions
-from tesserack.compat.shims._amp_parts import _amp_foreach_non_finite_check_and_unscale_, _amp_update_scale_
 from tesserack.compat.shims._norms import batch_norm, embedding, group_norm, instance_norm, layer_norm
 from tesserack.compat.shims._parts import (
     _add_relu,

@@ -1,4 +1,4 @@
-"""``torch.optim._functional``: steps of optimizers as functions of parameters, gradients and lists of state."""
+"""Steps of optimizers as functions of parameters, gradients and lists of state."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parts of loss scaling that PyTorch shows at its top level: scalers of packages are made of them."""
+"""Parts of loss scaling, by the names that PyTorch shows at its top level: scalers of packages are made of them."""
 
 from __future__ import annotations
 
