@@ -27,10 +27,11 @@ from tesserack._tensor.subclass import has_no_memory, make_wrapper_subclass
 from tesserack.nested._saving import jagged_parts, strided_parts
 from tesserack.nested._tensor import NestedTensor
 from tesserack.nn.modules._state_dict import StateDict
+from tesserack.nn.quantized.tensor import QuantizedType, qscheme
 from tesserack.serialization._files import destination, read_exactly
 from tesserack.serialization._safe import declared, get_safe_globals, only_weights, today
 from tesserack.serialization._torch_file import DAMAGES, read_archive_with, read_legacy_with, rest_of
-from tesserack.serialization._torch_names import STORAGES, StorageKind, call_named, quantized_names
+from tesserack.serialization._torch_names import STORAGES, StorageKind, call_named, quantized_name
 from tesserack.serialization._torch_writer import StorageTable, deep_recursion, write_records
 from tesserack.sparse._parts import parts_of
 from tesserack.storage import TypedStorage, UntypedStorage
@@ -226,6 +227,8 @@ class _Pickler(_PythonPickler):  # type: ignore[misc]
         _Name: _write_name,
         dtype: _write_word,
         memory_format: _write_word,
+        QuantizedType: _write_word,
+        qscheme: _write_word,
         Operator: _write_operator,
         FunctionType: _write_function,
     }
@@ -338,8 +341,8 @@ class _Finds(_Base):  # type: ignore[misc]
             return call_named(f"{module}.{name}")
         if module == "torch" and isinstance(getattr(ts, name, None), (dtype, layout, memory_format)):
             return getattr(ts, name)
-        if module == "torch" and name in quantized_names:
-            return quantized_names[name]
+        if module == "torch" and (found := quantized_name(name)) is not None:
+            return found
         if (module, name) == ("tesserack.distributed.tensor._saving", "rebuilt"):
             return super().find_class(module, name)  # it checks what it is given
         if self._find is not None:

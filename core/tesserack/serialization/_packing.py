@@ -52,7 +52,7 @@ class Packer:
             return {"bytes": value.hex()}
         if isinstance(value, (Mapping, list, tuple)):
             return self._container(value, path)
-        if isinstance(value, (ts.dtype, ts.layout)):
+        if type(value) is ts.dtype or isinstance(value, ts.layout):
             return {"name": str(value).rpartition(".")[2]}
         if isinstance(value, ts.device):
             return {"device": str(value)}
@@ -118,6 +118,11 @@ class Packer:
     def _tensor(self, tensor: Tensor, path: tuple[Any, ...]) -> dict[str, Any]:
         if "_local_tensor" in tensor.__dict__:
             return self._distributed(tensor, path)
+        if tensor.is_quantized:
+            raise TypeError(
+                f"save: cannot store a quantized tensor{_at(path)} in safetensors; use format='torch', or store its "
+                "dequantize()"
+            )
         if tensor.is_nested:
             return self._nested(tensor, path)
         if tensor.layout is not ts.strided:
@@ -236,6 +241,8 @@ def hint_for(value: Any) -> str:
     """What to do about a value that cannot be stored."""
     if hasattr(value, "state_dict"):
         return "save its state_dict()"
+    if isinstance(value, ts.dtype):
+        return "dtypes of quantized tensors are kept by format='torch'"
     if type(value).__module__ == "numpy":
         return "convert it with tesserack.from_numpy(...)"
     return "expected tensors, dicts, lists, tuples, numbers, strings, bytes or None"

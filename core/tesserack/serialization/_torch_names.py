@@ -17,7 +17,7 @@ from tesserack.storage import TypedStorage, UntypedStorage
 
 __all__ = [
     "STORAGES", "Call", "Hint", "NameRefused", "NumberType", "PickleRefused", "Reading", "Storage",
-    "StorageKind", "call_named", "key_of", "named", "quantized_names", "use_quantized",
+    "StorageKind", "call_named", "key_of", "named", "quantized_name",
 ]  # fmt: skip
 
 _MAX_NDIM = 64
@@ -341,29 +341,28 @@ def _nested(reading: Reading, *parts: Any) -> Any:
         raise PickleRefused(f"a nested tensor in it is none: {error}") from None
 
 
-_makes_quantized: list[Callable[..., Any]] = []
-quantized_names: dict[str, Any] = {}  # dtypes and schemes, by PyTorch's names
+def quantized_name(name: str) -> Any:
+    """The dtype or scheme of quantized tensors of that name in PyTorch; None if it is of none."""
+    if not name.startswith(("per_", "qint", "quint")):
+        return None
+    from tesserack.nn.quantized.tensor import SAVED  # which few files need
 
-
-def use_quantized(make: Callable[..., Any], names: dict[str, Any]) -> None:
-    """Say what makes a quantized tensor of its integers, scheme, scale, zero point and axis, and what is named so."""
-    _makes_quantized[:] = [make]
-    quantized_names.update(names)
+    return SAVED.get(name)
 
 
 def _quantized(
     reading: Reading, storage: Any, offset: Any, size: Any, stride: Any, parameters: Any, *rest: Any
 ) -> Tensor:
     """``_rebuild_qtensor``: of ``parameters`` (scheme, scale, zero point), and the axis where there are several."""
-    if not _makes_quantized:
-        raise PickleRefused("it holds a quantized tensor, which only programs that import torch can make")
+    from tesserack.nn.quantized.tensor import rebuilt
+
     if not isinstance(parameters, tuple) or len(parameters) not in (3, 4):
         raise PickleRefused("a quantized tensor in it has no scheme")
     integers = _tensor(reading, storage, offset, size, stride)
     scheme, *numbers = parameters
     try:
-        return _makes_quantized[0](integers, scheme, *numbers)  # type: ignore[no-any-return]
-    except (TypeError, ValueError, RuntimeError, IndexError) as error:
+        return rebuilt(integers, scheme, *numbers)
+    except (TypeError, ValueError, RuntimeError, IndexError, OverflowError) as error:
         raise PickleRefused(f"a quantized tensor in it is none: {error}") from None
 
 
@@ -447,8 +446,8 @@ def named(module: str, name: str) -> Any:
         return StorageKind(name)
     if module == "torch" and isinstance(getattr(ts, name, None), ts.dtype):
         return getattr(ts, name)
-    if module == "torch" and name in quantized_names:
-        return quantized_names[name]
+    if module == "torch" and (found := quantized_name(name)) is not None:
+        return found
     raise NameRefused(
         f"it holds an object of {full[:200]}, which is not plain data; only tensors, numbers, text and containers of "
         "them are read: save a model's state_dict() instead of the model"

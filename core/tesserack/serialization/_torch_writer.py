@@ -16,6 +16,7 @@ from typing import Any
 import tesserack as ts
 from tesserack import Tensor
 from tesserack._tensor.pending import bits_of, physical
+from tesserack.nn.quantized.tensor import qscheme
 from tesserack.serialization._files import Sink
 from tesserack.serialization._zip import ArchiveWriter
 
@@ -272,7 +273,9 @@ class _Writer:
     # --- tensors and the rest ---------------------------------------------------------------------------------------
 
     def _tensor(self, value: Tensor) -> None:
-        if value.is_nested:
+        if value.is_quantized:
+            self._quantized(value)
+        elif value.is_nested:
             self._nested(value)
         elif isinstance(value, ts.nn.Parameter):
             self._global("torch._utils", "_rebuild_parameter")
@@ -320,16 +323,8 @@ class _Writer:
         stored = self.table.place(tensor)
         tensor, kind = stored.tensor, stored.kind
         self._global("torch._utils", "_rebuild_tensor_v3" if stored.retyped else "_rebuild_tensor_v2")
-        self._op(b"((")
-        self._plain("storage")
-        self._global("torch" if kind else "torch.storage", kind or "UntypedStorage")
-        self._plain(str(stored.key))
-        self._plain("cpu")
-        self._integer(stored.numel)
-        self._op(b"NtQ" if self._legacy else b"tQ")
-        self._integer(tensor.storage_offset())
-        self._tuple(tuple(tensor.shape), ())
-        self._tuple(tuple(tensor.stride()), ())
+        self._op(b"(")
+        self._place(stored, "torch" if kind else "torch.storage", kind or "UntypedStorage")
         self._plain(requires_grad)
         self._no_hooks()
         if stored.retyped:
@@ -337,6 +332,32 @@ class _Writer:
         if pending:
             self._write(dict.fromkeys(pending.split(","), True), ())
         self._op(b"tR")
+
+    def _quantized(self, value: Any) -> None:
+        stored = self.table.place(value.integers())
+        if stored.retyped:  # others see that memory as something else
+            stored = self.table.place(value.int_repr())
+        kind, *numbers = value.saved()
+        self._global("torch._utils", "_rebuild_qtensor")
+        self._op(b"(")
+        self._place(stored, "torch", kind)
+        self._tuple(tuple(numbers), ())
+        self._plain(False)
+        self._no_hooks()
+        self._op(b"tR")
+
+    def _place(self, stored: Stored, module: str, kind: str) -> None:
+        """The storage, and where in it a tensor lies."""
+        self._op(b"(")
+        self._plain("storage")
+        self._global(module, kind)
+        self._plain(str(stored.key))
+        self._plain("cpu")
+        self._integer(stored.numel)
+        self._op(b"NtQ" if self._legacy else b"tQ")
+        self._integer(stored.tensor.storage_offset())
+        self._tuple(tuple(stored.tensor.shape), ())
+        self._tuple(tuple(stored.tensor.stride()), ())
 
     def _no_hooks(self) -> None:
         self._global("collections", "OrderedDict")
@@ -349,7 +370,7 @@ class _Writer:
             self._global("builtins", "complex")
             self._tuple((value.real, value.imag), path)
             self._op(b"R")
-        elif isinstance(value, ts.dtype):
+        elif isinstance(value, (ts.dtype, qscheme)):
             self._global("torch", str(value).rpartition(".")[2])
         elif isinstance(value, ts.layout):
             self._global("torch.serialization", "_get_layout")

@@ -55,7 +55,6 @@ from tesserack.compat.shims._parts import (
     vitals_enabled,
 )
 from tesserack.nn.quantized.tensor import (
-    SAVED,
     _make_per_channel_quantized_tensor,
     _make_per_tensor_quantized_tensor,
     dequantize,
@@ -72,10 +71,8 @@ from tesserack.nn.quantized.tensor import (
     quint2x4,
     quint4x2,
     quint8,
-    rebuilt,
 )
 from tesserack.serialization._objects import load, save, use_names
-from tesserack.serialization._torch_names import use_quantized
 
 __all__ = [
     "_add_relu",
@@ -159,7 +156,6 @@ __all__ = [
 ]
 
 use_names(_names.names)
-use_quantized(rebuilt, SAVED)
 
 # What PyTorch was built with.
 has_lapack = has_openmp = has_spectral = True

@@ -43,7 +43,6 @@ class QuantizedType:
 
     def __init__(self, name: str, storage: ts.dtype, per_byte: int = 1) -> None:
         self.name = name
-        self.__module__ = "torch"  # where files find it
         self.storage = storage
         self.per_byte = per_byte
         self.itemsize = storage.itemsize
@@ -58,7 +57,7 @@ class QuantizedType:
         raise RuntimeError(f"is_signed: expected a dtype that is not quantized, got {self!r}; ask .storage.is_signed")
 
     def __repr__(self) -> str:
-        return f"torch.{self.name}"
+        return f"{_shown_package()}.{self.name}"
 
     def __reduce__(self) -> str:
         return self.name
@@ -69,13 +68,18 @@ class qscheme:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.__module__ = "torch"  # where files find it
 
     def __repr__(self) -> str:
-        return f"torch.{self.name}"
+        return f"{_shown_package()}.{self.name}"
 
     def __reduce__(self) -> str:
         return self.name
+
+
+def _shown_package() -> str:
+    """Where programs see the names of this module: in ``torch`` under its hook."""
+    package = repr(ts.uint8).partition(".")[0]
+    return package if package == "torch" else "tesserack.nn.quantized"
 
 
 quint8 = QuantizedType("quint8", ts.uint8)
